@@ -640,9 +640,7 @@ def _ending(estimator: Any) -> dict[str, Any]:
         if base is not None:
             found |= {"base_error": float(base.error), "field_share": estimator.module_.field_share.tolist()}
     if isinstance(estimator, AutoRegressor):
-        rows = [row for row in estimator.results_ if row["status"] == "chosen"]
-        found["chosen"] = {row["candidate"]: row["weight"] for row in rows}
-        found["members"] = [_ending(member) for member in estimator.estimators_]
+        found |= {"chosen": estimator.results_[0]["candidate"]} | _ending(estimator.estimator_)
     return found
 
 

@@ -169,11 +169,7 @@ def _cell_data_of(samples: Samples, choice: dict[str, Any]) -> str | None:
 
 
 def _outcome(model: Any) -> str:
-    """What was chosen in a fit, and its error beside that of the mean where it is known, or its number of epochs."""
-    if hasattr(model, "results_"):
-        chosen = [(row["candidate"], row["weight"]) for row in model.results_ if row["status"] == "chosen"]
-        weights = [f"{name} ({weight:.0%})" for name, weight in chosen]
-        return f"{chosen[0][0] if len(chosen) == 1 else ' + '.join(weights)}, "
+    """Error of a fitted model beside that of the mean where it is known, or its base and its number of epochs."""
     errors = getattr(model, "leave_one_out_errors_", None)
     if errors:
         mean = f"; that of the mean {errors['mean']:.2%}" if "mean" in errors else ""

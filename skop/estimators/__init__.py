@@ -17,7 +17,7 @@ from skop.estimators.operators._lamo import LaMORegressor
 from skop.estimators.operators._mno import MNORegressor
 from skop.estimators.operators._transolver import TransolverRegressor
 from skop.estimators.operators._unet import UNetRegressor
-from skop.estimators.selection._auto import AutoRegressor, compare
+from skop.estimators.selection._auto import AutoRegressor, leaderboard
 from skop.estimators.temporal._rollout import RolloutRegressor
 from skop.estimators.temporal._time_conditioned import TimeConditionedRegressor
 from skop.estimators.uncertainty._conformal import ConformalRegressor
@@ -47,7 +47,7 @@ __all__ = [
     "TrainingOptions",
     "TransolverRegressor",
     "UNetRegressor",
-    "compare",
+    "leaderboard",
     "load",
     "predict_in_parts",
     "save",

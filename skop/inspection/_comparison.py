@@ -77,8 +77,8 @@ def compare_models(
 ) -> list[ModelResult]:
     """Fit models on the same samples and evaluate them on others.
 
-    Take it to see fully trained models on test samples, with an error for each sample; take `skop.compare` to choose a
-    kind of model by cross-validation within one time budget, without a test set.
+    Take it to see fully trained models on test samples, with an error for each sample; take `skop.leaderboard` to
+    choose a kind of model by cross-validation within one time budget, without a test set.
 
     An interrupt (Ctrl-C) ends the comparison and keeps the results so far.
 
@@ -109,7 +109,7 @@ def compare_models(
 
     See Also
     --------
-    skop.compare : The table of a cross-validation within one time budget.
+    skop.leaderboard : The table of a cross-validation within one time budget.
 
     Examples
     --------

@@ -128,7 +128,7 @@ def estimators_without_a_network_or_around_others(random, points):
     yield "rollout", RolloutRegressor(LaMORegressor(**small, patch_size=2), window=1), grid, frames
     yield "times", TimeConditionedRegressor(LaMORegressor(**small, n_latents=4), times=[0.5, 1.0, 2.0]), grid, frames
     candidates = [("mean", MeanFieldRegressor()), ("POD", PODRegressor()), ("LaMO", LaMORegressor(**small))]
-    auto = AutoRegressor(candidates=candidates, max_time=None, ensemble="greedy", random_state=0)
+    auto = AutoRegressor(candidates=candidates, max_time=None, random_state=0)
     yield "auto", auto, designs, waves
     yield "conformal", ConformalRegressor(PODRegressor(), coverage=0.5, random_state=0), designs, waves
     steps = StandardScaler(), PolynomialFeatures(2), LaMORegressor(**small, n_latents=4)

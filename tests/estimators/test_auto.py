@@ -14,13 +14,13 @@ from sklearn.model_selection import GridSearchCV, GroupKFold, KFold
 from sklearn.neighbors import KNeighborsRegressor
 
 import skop
-from skop import AutoRegressor, EnsembleRegressor, FieldSet, LaMORegressor, PODRegressor, compare
+from skop import AutoRegressor, EnsembleRegressor, FieldSet, LaMORegressor, PODRegressor, leaderboard
 from skop.data import unit_grid
 from skop.datasets import make_antiderivative
 from skop.estimators.fitting._base_model import BaseModel
 from skop.estimators.selection import _auto
 from skop.estimators.selection._search import make_candidates
-from skop.exceptions import FieldDataError, TrainingDivergedError
+from skop.exceptions import FieldDataError, ModelFileError, TrainingDivergedError
 from skop.metrics import relative_l2_error
 
 GRID = (6, 4)
@@ -98,7 +98,7 @@ class Clock:
 def clock(monkeypatch):
     clock = Clock()
     monkeypatch.setattr(Known, "clock", clock)
-    for kind in (Known, Timed, OtherTimed):
+    for kind in (Known, Timed, OtherTimed, Learning):
         monkeypatch.setattr(kind, "fits", [])
     return clock
 
@@ -117,7 +117,7 @@ def test_errors_are_those_of_a_reference_by_loops_and_the_chosen_has_the_lowest(
     X, y = fields
     candidates = [("mean", pod("mean")), ("GP", pod("gaussian_process")), ("ridge", pod("ridge"))]
     folds = KFold(3, shuffle=True, random_state=7)
-    model = by_epochs(*candidates, cv=folds, ensemble="greedy").fit(X, y)
+    model = by_epochs(*candidates, cv=folds).fit(X, y)
     held = {name: np.empty_like(y) for name, _ in candidates}
     for train, valid in folds.split(X):
         for name, estimator in candidates:
@@ -126,16 +126,11 @@ def test_errors_are_those_of_a_reference_by_loops_and_the_chosen_has_the_lowest(
     table = {row["candidate"]: row for row in model.results_}
     for name, error in expected.items():
         assert table[name]["error"] == pytest.approx(error, rel=1e-9)
-    # The greedy mean is no worse than the best on the samples that it was chosen on.
-    weights = {name: table[name]["weight"] for name in held}
-    assert sum(weights.values()) == pytest.approx(1)
-    assert relative_l2_error(y, sum(weights[name] * found for name, found in held.items())) <= min(expected.values())
-    best = by_epochs(*candidates, cv=folds, ensemble="best").fit(X, y)
-    assert best.results_[0]["candidate"] == min(expected, key=expected.get)
-    assert [row["status"] for row in best.results_] == ["chosen", "compared", "compared"]
+    assert model.results_[0]["candidate"] == min(expected, key=expected.get)
+    assert [row["status"] for row in model.results_] == ["chosen", "compared", "compared"]
     # On all samples it is the candidate itself.
-    alone = clone(dict(candidates)[best.results_[0]["candidate"]]).fit(X, y)
-    np.testing.assert_allclose(best.predict(X), alone.predict(X), rtol=1e-12)
+    alone = clone(dict(candidates)[model.results_[0]["candidate"]]).fit(X, y)
+    np.testing.assert_allclose(model.predict(X), alone.predict(X), rtol=1e-12)
 
 
 def test_errors_of_scalars_beside_fields_are_those_of_the_score(fields):
@@ -153,48 +148,28 @@ def test_errors_of_scalars_beside_fields_are_those_of_the_score(fields):
     assert model.results_[0]["error"] == pytest.approx(np.mean(errors), rel=0.05)
 
 
-def test_greedy_finds_the_weights_of_errors_that_cancel():
-    candidates = [("low", Known(-0.1)), ("high", Known(0.3)), ("worse", Known(0.5))]
-    model = by_epochs(*candidates).fit(TABLE, ONES)
-    # -0.1 w + 0.3 (1 - w) = 0 at w = 3/4.
-    found = dict(
-        zip([type(part).__name__ + str(part.error) for part in model.estimators_], model.weights_, strict=True)
-    )
-    assert found == {"Known-0.1": 0.75, "Known0.3": 0.25}
-    np.testing.assert_allclose(model.predict(TABLE), 1.0)
-    mean, spread = model.predict(TABLE, return_std=True)
-    np.testing.assert_allclose(spread, np.sqrt(0.75 * 0.1**2 + 0.25 * 0.3**2))
-    np.testing.assert_allclose(mean, 1.0)
-
-
-def test_the_mean_of_the_samples_is_chosen_alone_or_not_at_all():
-    """Half of each would have no error."""
-    targets = np.random.default_rng(0).permutation(np.tile([0.9, 1.1], 6))
-    for error, chosen in ((0.05, "mean"), (-0.001, "known")):
-        model = by_epochs(("mean", pod("mean")), ("known", Known(error)), ensemble="greedy").fit(TABLE, targets)
-        assert [row["candidate"] for row in model.results_ if row["weight"]] == [chosen]
-
-
-def test_auto_takes_the_best_alone_where_a_mean_gains_nothing():
-    model = by_epochs(("a", Known(0.1)), ("b", Known(0.2))).fit(TABLE, ONES)
+def test_a_model_without_a_spread_has_none():
+    model = by_epochs(("b", Known(0.2)), ("a", Known(0.1))).fit(TABLE, ONES)
     assert [(row["candidate"], row["status"]) for row in model.results_] == [("a", "chosen"), ("b", "compared")]
+    np.testing.assert_allclose(model.predict(TABLE), 1.1)
     with pytest.raises(FieldDataError, match="return_std=True needs a spread"):
         model.predict(TABLE, return_std=True)
 
 
-def test_one_member_with_a_spread_gives_its_own(fields):
+def test_the_spread_is_that_of_the_chosen_model(fields):
     X, y = fields
     model = by_epochs(("two", EnsembleRegressor(lamo(base=None), n_members=2)), cv=2).fit(X, y)
     found = model.predict(X, return_std=True)
-    expected = model.estimators_[0].predict(FieldSet(unit_grid(GRID), X), return_std=True)
-    np.testing.assert_allclose(found[1].ravel(), expected[1].values.ravel(), rtol=1e-6)
+    expected = model.estimator_.predict(FieldSet(unit_grid(GRID), X), return_std=True)
+    for one, other in zip(found, expected, strict=True):
+        np.testing.assert_array_equal(one.ravel(), other.values.ravel())
     assert found[1].min() > 0
 
 
 def test_groups_are_not_split():
     X = np.column_stack([TABLE, np.repeat(np.arange(4), 3)])
-    by_epochs(("a", Known()), cv=5, ensemble="best").fit(X, ONES, groups=X[:, 2])
-    by_epochs(("a", Known()), cv=GroupKFold(2), ensemble="best").fit(X, ONES, groups=X[:, 2])
+    by_epochs(("a", Known()), cv=5).fit(X, ONES, groups=X[:, 2])
+    by_epochs(("a", Known()), cv=GroupKFold(2)).fit(X, ONES, groups=X[:, 2])
     pairs = [(set(train[:, 2]), set(valid[:, 2])) for _, _, train, valid in Known.fits if valid is not None]
     assert len(pairs) == 4 + 2
     for train, valid in pairs:
@@ -209,22 +184,21 @@ def test_groups_that_cannot_be_used_are_refused(groups):
 
 
 # ---------------------------------------------------------------------- the budget
-def test_the_budget_holds_and_every_operator_of_a_rung_has_the_same_time(budget):
-    errors = np.linspace(0.1, 0.5, 6)
-    candidates = [(f"{error:.2f}", Timed(error)) for error in errors]
-    candidates += [("other", OtherTimed(0.9)), ("classical", Known(0.7))]
-    AutoRegressor(candidates=candidates, max_time=200, ensemble="best").fit(TABLE, ONES)
-    limits = [[limit for _, limit, *_ in kind.fits] for kind in (Timed, OtherTimed)]
-    # Two rungs of 7 and 2 operators on the first fold; the search has 20 s.
-    assert len(limits[0]) == 6 + 1 + 1
-    assert len(limits[1]) == 1 + 1
-    rungs = [limits[0][:6] + limits[1][:1], limits[0][6:7] + limits[1][1:]]
-    for rung in rungs:
-        assert np.ptp(rung) < 1e-9
-    assert rungs[0][0] < rungs[1][0] < limits[0][7]
-    assert sum(map(sum, rungs)) == pytest.approx(20)
-    assert limits[0][7] == pytest.approx(180)
-    assert budget.now == pytest.approx(200)
+@pytest.mark.parametrize("max_time", [10, 200, 3000])
+@pytest.mark.parametrize("number", [1, 2, 7])
+def test_the_budget_is_used_and_held_and_every_operator_has_the_same_time(budget, number, max_time):
+    candidates = [("classical", Known(0.7, seconds=1e-4)), ("other", OtherTimed(0.9))]
+    candidates += [(str(error), Timed(error)) for error in np.linspace(0.1, 0.5, number)]
+    model = AutoRegressor(candidates=candidates, max_time=max_time, verbose=False).fit(TABLE, ONES)
+    assert budget.now == pytest.approx(max_time)
+    tried, final = Timed.fits[:-1] + OtherTimed.fits, Timed.fits[-1]
+    # On the first fold, in a tenth of the budget but for what the other model takes.
+    limits = [limit for _, limit, *_ in tried]
+    assert len(limits) == number + 1
+    assert np.ptp(limits) < 1e-9
+    assert max_time / 20 <= sum(limits) <= max_time / 10
+    assert final[:2] == [0.1, pytest.approx(0.9 * max_time)]
+    assert model.results_[0]["candidate"] == "0.1"
 
 
 class Over(Timed):
@@ -243,10 +217,8 @@ def test_an_operator_over_a_base_is_preferred_at_equal_errors(error, chosen):
 
     candidates = [("POD", FixedPOD()), ("other", Known(0.3)), ("over", Over(error))]
     model = by_epochs(*candidates).fit(TABLE, ONES)
-    assert (model.results_[0]["candidate"], len(model.weights_)) == (chosen, 1)
-    rows = {row["candidate"]: row for row in model.results_}
-    assert rows["over"]["expected"] == pytest.approx(min(error, 0.1) if chosen == "over" else error)
-    assert rows["POD"]["weight"] == (chosen == "POD")
+    assert model.results_[0]["candidate"] == chosen
+    assert {row["candidate"]: row["error"] for row in model.results_}["over"] == pytest.approx(error)
 
 
 @pytest.mark.parametrize(
@@ -267,7 +239,6 @@ def test_operators_whose_networks_add_nothing_to_their_base_are_taken_in_their_o
     model = AutoRegressor(candidates=candidates, max_time=120).fit(TABLE, ONES)
     assert model.results_[0]["candidate"] == chosen
     rows = {row["candidate"]: row for row in model.results_}
-    assert rows[chosen]["expected"] == pytest.approx(0.09 if chosen == "third" else 0.1)
     assert rows[chosen]["error"] == pytest.approx(dict(zip(("first", "second", "third"), errors, strict=True))[chosen])
 
 
@@ -282,7 +253,7 @@ def test_operators_share_the_base_of_the_same_samples(max_time, fields, monkeypa
 
     monkeypatch.setattr(BaseModel, "_fit", classmethod(recorded))
     candidates = [("LaMO", lamo(base="pod", max_iter=2)), ("wide", lamo(base="pod", max_iter=2, width=12))]
-    options = {"max_time": max_time, "ensemble": "best", "cv": KFold(2), "random_state": 0}
+    options = {"max_time": max_time, "cv": KFold(2), "random_state": 0}
     AutoRegressor(candidates=candidates, **options).fit(np.concatenate([X, -X]), np.concatenate([y, 2 - y]))
     # Of one fold within a time limit, else of two; and of all samples.
     assert len(fitted) == len(set(fitted)) == (2 if max_time else 3)
@@ -307,15 +278,32 @@ def test_a_lone_operator_that_holds_all_other_models_is_not_tried(budget):
     # A fold of POD takes 2.5 of the 6 s, and all of the rest go to the operator.
     assert [limit for _, limit, *_ in Operator.fits] == [57.5]
     row = model.results_[0]
-    assert (row["candidate"], row["status"], row["expected"]) == ("over", "chosen", pytest.approx(0.1))
+    assert (row["candidate"], row["status"]) == ("over", "chosen")
     assert "not tried" in row["reason"]
-    # Nor is it where the base would take too long for the search, as 25 of 400 samples tell.
+    assert np.isnan(row["error"])
+    # Nor is it where the base would take too long for the search, as 100 of 400 samples tell.
     Operator.fits.clear()
     slow = ("POD", SlowPOD())
     many = np.random.default_rng(0).random((600, 2))
     model = AutoRegressor(candidates=[("mean", pod("mean")), slow, candidates[1]], max_time=60)
     assert [row["status"] for row in model.fit(many, np.ones(600)).results_] == ["chosen", "compared", "left out"]
     assert len(Operator.fits) == 1
+    # Nor without any other model.
+    Operator.fits.clear()
+    AutoRegressor(candidates=[("over", Operator(base=None))], max_time=60).fit(TABLE, ONES)
+    assert [limit for _, limit, *_ in Operator.fits] == [60]
+    # Of several, the first has what is left where the model takes all the time of the search.
+    Operator.fits.clear()
+    several = [candidates[0], ("alone", Operator(base=None)), ("over", Operator()), ("wide", Operator())]
+    rows = AutoRegressor(candidates=several, max_time=20).fit(TABLE, ONES).results_
+    assert [limit for _, limit, *_ in Operator.fits] == [17.5]
+    assert [(row["candidate"], row["status"]) for row in rows[:2]] == [("over", "chosen"), ("POD", "compared")]
+    assert {row["status"] for row in rows[2:]} == {"not reached"}
+    # One that does not contain it is compared after half of the rest.
+    Operator.fits.clear()
+    rows = AutoRegressor(candidates=several[:2], max_time=20).fit(TABLE, ONES).results_
+    assert [limit for _, limit, *_ in Operator.fits] == [8.75, 8.75]
+    assert [(row["candidate"], row["status"]) for row in rows] == [("alone", "chosen"), ("POD", "compared")]
     # However soon a fit of the model is done.
     Operator.fits.clear()
     AutoRegressor(candidates=[("mean", pod("mean")), candidates[1]], max_time=60).fit(TABLE, ONES)
@@ -336,14 +324,14 @@ def test_a_lone_operator_that_holds_all_other_models_is_not_tried(budget):
 def test_weight_zero_is_leaving_out_and_errors_are_weighted():
     y = np.r_[ones := np.ones(8), 2 * ones]
     X, weight = np.random.default_rng(0).random((16, 2)), np.tile([1.0, 3.0, 0.0, 2.0], 4)
-    candidates = [("ridge", Ridge()), ("nearest", KNeighborsRegressor(1)), ("POD", pod("ridge"))]
-    model = by_epochs(*candidates, cv=KFold(2), ensemble="best").fit(X, y, sample_weight=weight)
+    candidates = [("ridge", Ridge()), ("nearest", KNeighborsRegressor(1))]
+    model = by_epochs(*candidates, cv=KFold(2)).fit(X, y, sample_weight=weight)
     some, whole = weight > 0, (X, y, weight)
     other = clone(model).fit(X[some], y[some], sample_weight=weight[some])
     np.testing.assert_array_equal(model.predict(X), other.predict(X))
     rows = {row["candidate"]: row for row in model.results_}
-    assert [rows[name]["status"] for name in ("ridge", "nearest", "POD")] == ["chosen", "left out", "left out"]
-    assert "takes no sample_weight" in rows["POD"]["reason"]
+    assert [rows[name]["status"] for name in ("ridge", "nearest")] == ["chosen", "left out"]
+    assert "takes no sample_weight" in rows["nearest"]["reason"]
     X, y, weight = X[some], y[some], weight[some]
     found = np.empty(len(y))
     for train, valid in KFold(2).split(X):
@@ -357,8 +345,8 @@ def test_weight_zero_is_leaving_out_and_errors_are_weighted():
     assert other.results_[0]["error"] == rows["ridge"]["error"]
     # Weights that are all the same leave nobody out.
     assert {row["status"] for row in clone(model).fit(X, y, 2 * np.ones(len(y))).results_} == {"chosen", "compared"}
-    with pytest.raises(FieldDataError, match=r"no candidate could be fitted\. POD: its fit takes no sample_weight"):
-        by_epochs(candidates[2]).fit(X, y, weight)
+    with pytest.raises(FieldDataError, match=r"no candidate could be fitted\. nearest: its fit takes no sample_weight"):
+        by_epochs(candidates[1]).fit(X, y, weight)
 
 
 class Learning(Timed):
@@ -368,35 +356,44 @@ class Learning(Timed):
         return np.full(len(X), 1.0 + self.error / np.sqrt(self.max_time))
 
 
-@pytest.mark.parametrize(("classical", "chosen"), [(0.086, "learning"), (0.084, "classical")])
-def test_operators_are_ranked_by_the_error_of_their_longer_final_fit(budget, classical, chosen):
-    candidates = [("learning", Learning(1.0)), ("classical", Known(classical))]
-    model = AutoRegressor(candidates=candidates, max_time=200, ensemble="best").fit(TABLE, ONES)
-    row = next(row for row in model.results_ if row["candidate"] == "learning")
-    # Rungs of 1/3 and 2/3 of 20 s, and 180 s for the final fit; the exponent is the largest that is believed.
-    assert row["error"] == pytest.approx((40 / 3) ** -0.5)
-    assert row["expected"] == pytest.approx((40 / 3) ** -0.5 * (180 / (40 / 3)) ** -0.45)
-    assert model.results_[0]["candidate"] == chosen
+def test_more_time_is_never_worse_and_a_leading_model_is_compared_with_a_long_training(budget):
+    errors, chosen = [], []
+    candidates = [("learning", Learning(1.0)), ("late", OtherTimed(5.0)), ("classical", Known(0.05))]
+    for max_time in (20, 100, 500, 1000, 5000):
+        start, number = budget.now, len(Learning.fits)
+        model = AutoRegressor(candidates=candidates, max_time=max_time, verbose=False).fit(TABLE, ONES)
+        errors.append(float(np.mean(model.predict(TABLE))) - 1)
+        chosen.append(model.results_[0]["candidate"])
+        limits = [limit for _, limit, *_ in Learning.fits[number:]]
+        # Half of a tenth, half of the rest, and the other half where it wins.
+        expected = [max_time / 20, 0.45 * max_time, 0.45 * max_time][: 2 + (chosen[-1] == "learning")]
+        assert limits == pytest.approx(expected)
+        assert budget.now - start <= max_time * (1 + 1e-9)
+    assert errors == sorted(errors, reverse=True)
+    assert chosen == ["classical"] * 3 + ["learning"] * 2
 
 
-def test_two_kinds_reach_the_last_rung():
-    candidates = [(str(number), Timed(0.1 + number / 100)) for number in range(5)]
-    model = by_epochs(*candidates, ("other", OtherTimed(0.9))).fit(TABLE, ONES)
-    last = [row["candidate"] for row in model.results_ if row["rung"] == 2]
-    assert last == ["0", "other"]
-    assert [row["status"] for row in model.results_[2:]] == ["stopped"] * 4
+class Linear(Known):
+    """The same in a time that is proportional to the number of samples."""
+
+    def fit(self, X, y):
+        self.clock.now += self.seconds * (len(X) - len(X) ** 3)
+        return super().fit(X, y)
 
 
 def test_a_model_that_would_take_too_long_is_left_out_within_the_budget(budget):
-    X = np.random.default_rng(0).random((600, 2))
-    # 400 samples of a fold would take 6,400 s, as 25 and 50 samples tell in 14 s.
+    X = np.random.default_rng(0).random((1200, 2))
+    # 800 samples of a fold would take 51,200 s, as 100 samples tell in 100 s, and 16 s.
     candidates = [("slow", Known(0.01, seconds=1e-4)), ("quick", Known(0.2, seconds=1e-10)), ("timed", Timed(0.3))]
-    model = AutoRegressor(candidates=candidates, max_time=500, ensemble="best").fit(X, np.ones(600))
-    row = next(row for row in model.results_ if row["candidate"] == "slow")
-    assert row["status"] == "left out"
-    assert "a fit would take about 1 h 46 min" in row["reason"]
-    assert model.results_[0]["candidate"] == "quick"
-    assert budget.now < 500
+    candidates.insert(0, ("linear", Linear(0.25, seconds=0.02)))
+    model = AutoRegressor(candidates=candidates, max_time=3000, verbose=False).fit(X, np.ones(1200))
+    rows = {row["candidate"]: row for row in model.results_}
+    assert [rows[name]["status"] for name in ("linear", "slow", "quick")] == ["compared", "left out", "chosen"]
+    assert "a fit to 100 of 800 samples took 1 min 40 s, so that one to all may take 14 h" in rows["slow"]["reason"]
+    assert budget.now < 3000
+    # Few samples are soon fitted.
+    found = leaderboard(X[:150], np.ones(150), max_time=1, candidates=[("slow", Known(seconds=1e-4))])
+    assert list(found["status"]) == ["compared"]
 
 
 def test_without_time_for_all_the_rest_is_named(budget):
@@ -442,8 +439,8 @@ class FailsOnAll(Known):
 
 
 def test_the_next_best_takes_the_place_of_one_that_fails_on_all_samples():
-    model = by_epochs(("a", FailsOnAll(0.1)), ("b", Known(0.2)), ("c", Known(0.3)), ensemble="best").fit(TABLE, ONES)
-    assert [part.error for part in model.estimators_] == [0.2]
+    model = by_epochs(("a", FailsOnAll(0.1)), ("b", Known(0.2)), ("c", Known(0.3))).fit(TABLE, ONES)
+    assert model.estimator_.error == 0.2
     assert [row["status"] for row in model.results_] == ["chosen", "compared", "failed"]
     assert model.results_[2]["reason"] == "in the fit on all samples: MemoryError: full"
 
@@ -496,7 +493,7 @@ def test_files_pickles_and_copies_predict_the_same(fields, tmp_path):
     X, y = fields
     inputs = FieldSet(unit_grid(GRID), X)
     targets = inputs.with_values(y.reshape(12, 24, 1), channel_names=["p"]).with_params(y.mean(axis=(1, 2)))
-    model = by_epochs(("GP", pod("gaussian_process")), ("LaMO", lamo()), ensemble="greedy", cv=2).fit(inputs, targets)
+    model = by_epochs(("GP", pod("gaussian_process")), ("LaMO", lamo()), cv=2).fit(inputs, targets)
     expected = model.predict(inputs)
     model.save(tmp_path / "model.skop")
     loaded = skop.load(tmp_path / "model.skop")
@@ -510,6 +507,17 @@ def test_files_pickles_and_copies_predict_the_same(fields, tmp_path):
     assert not hasattr(model.candidates[1][1], "module_")
 
 
+def test_a_file_with_several_models_is_refused_with_what_it_holds(tmp_path):
+    model = by_epochs(("a", pod("mean")), cv=2).fit(TABLE, ONES)
+    vars(model).update(estimators_=[vars(model).pop("estimator_")] * 2, weights_=np.full(2, 0.5))
+    model.save(tmp_path / "model.skop")
+    with pytest.raises(ModelFileError, match="weighted mean of several models"):
+        skop.load(tmp_path / "model.skop")
+    vars(model).update(estimators_=model.estimators_[:1], weights_=np.ones(1))
+    model.save(tmp_path / "model.skop")
+    np.testing.assert_array_equal(skop.load(tmp_path / "model.skop").predict(TABLE), 1.0)
+
+
 def test_symmetries_and_seeds_reach_candidates_without(fields):
     X, y = fields
     rng, own = np.random.RandomState(0), ("own", lamo(symmetries=["flip_y"], random_state=5))
@@ -517,51 +525,37 @@ def test_symmetries_and_seeds_reach_candidates_without(fields):
     assert first.symmetries == ["flip_x"]
     assert isinstance(first.random_state, int)
     assert (second.symmetries, second.random_state) == (["flip_y"], 5)
-    model = by_epochs(("LaMO", lamo()), cv=KFold(2), ensemble="best", symmetries=["flip_x"]).fit(X[:8], y[:8])
-    assert model.estimators_[0].symmetries == ["flip_x"]
+    model = by_epochs(("LaMO", lamo()), cv=KFold(2), symmetries=["flip_x"]).fit(X[:8], y[:8])
+    assert model.estimator_.symmetries == ["flip_x"]
 
 
-def test_compare_gives_the_table_without_the_final_fit():
+def test_a_leaderboard_has_no_final_fit():
     pytest.importorskip("pandas")
-    table = compare(TABLE, ONES, max_time=None, candidates=[("a", Known(0.2)), ("b", Known(0.1))], cv=4)
+    table = leaderboard(TABLE, ONES, max_time=None, candidates=[("a", Known(0.2)), ("b", Known(0.1))], cv=4)
     assert list(table.candidate) == ["b", "a"]
-    assert list(table.columns) == [
-        *(
-            "candidate",
-            "error",
-            "expected",
-            "spread",
-            "fit_seconds",
-            "predict_ms",
-            "model_mb",
-            "rung",
-            "weight",
-            "status",
-            "reason",
-        )
-    ]
+    costs = ["fit_seconds", "predict_ms", "model_mb"]
+    assert list(table.columns) == ["candidate", "error", "spread", *costs, "status", "reason"]
     np.testing.assert_allclose(table.error, [0.1, 0.2])
     np.testing.assert_allclose(table.spread, 0, atol=1e-12)
-    np.testing.assert_array_equal(table.expected, table.error)
     assert len(Known.fits) == 8
 
 
-def test_compare_fits_operators_on_all_folds_in_the_last_rung(budget):
+def test_a_leaderboard_fits_operators_on_all_folds_with_all_of_the_budget(budget):
     pytest.importorskip("pandas")
-    table = compare(TABLE, ONES, max_time=90, candidates=[("a", Timed(0.1)), ("b", OtherTimed(0.2))])
-    assert [limit for _, limit, *_ in Timed.fits] == [15.0] * 3
+    table = leaderboard(TABLE, ONES, max_time=90, candidates=[("a", Timed(0.1)), ("b", OtherTimed(0.2))])
+    for kind in (Timed, OtherTimed):
+        assert [limit for _, limit, *_ in kind.fits] == [pytest.approx(15)] * 3
     np.testing.assert_allclose(table.spread, 0, atol=1e-12)
 
 
 def test_words_go_to_the_user_and_not_to_other_tools(budget, capsys):
     model = AutoRegressor(candidates=[("a", Timed(0.1)), ("b", Known(0.2))], max_time=120)
     model.fit(TABLE, ONES)
-    assert (
-        capsys.readouterr().err == "AutoRegressor: 2 candidates in 2 rungs, 3 folds; 12 s for this of 2 min in all.\n"
-    )
+    plan = "AutoRegressor: 2 candidates, 3 folds; 12 s for the search of 2 min in all.\n"
+    assert capsys.readouterr().err == plan
     budget.now = 0.0
     clone(model).set_params(verbose=1).fit(TABLE, ONES)
-    assert "rung 2 of 2: a 0.1, b 0.2. 0 s of the search left." in capsys.readouterr().err
+    assert capsys.readouterr().err == f"{plan}AutoRegressor: a 0.1; b 0.2\n"
     GridSearchCV(model, {"cv": [2]}, cv=2).fit(TABLE, ONES)
     clone(model).set_params(verbose=False).fit(TABLE, ONES)
     assert capsys.readouterr().err == ""
@@ -583,7 +577,7 @@ def test_default_candidates_take_grids_points_and_tables(fields, monkeypatch):
         assert not [row for row in model.results_ if row["status"] in ("failed", "left out")]
 
 
-def test_the_default_has_an_operator_for_each_minute_of_the_search_and_a_word_in_lists():
+def test_the_default_has_an_operator_for_each_minute_of_a_fold_and_a_word_in_lists():
     spec = FieldSet(unit_grid(GRID), np.zeros((2, 24, 1)))
     spec = PODRegressor().fit(spec, spec.values).spec_
     extra = ("extra", Known())
@@ -595,9 +589,9 @@ def test_the_default_has_an_operator_for_each_minute_of_the_search_and_a_word_in
 @pytest.mark.exhaustive
 def test_processes_do_not_change_the_result(fields):
     candidates = [("GP", pod("gaussian_process")), ("LaMO", lamo())]
-    alone, together = (by_epochs(*candidates, ensemble="greedy", n_jobs=n_jobs).fit(*fields) for n_jobs in (None, 2))
+    alone, together = (by_epochs(*candidates, n_jobs=n_jobs).fit(*fields) for n_jobs in (None, 2))
     np.testing.assert_allclose(alone.predict(fields[0]), together.predict(fields[0]), rtol=1e-5)
-    np.testing.assert_allclose(alone.weights_, together.weights_)
+    assert [row["candidate"] for row in alone.results_] == [row["candidate"] for row in together.results_]
 
 
 class Killed(Timed):
@@ -622,7 +616,7 @@ def test_backends_that_give_all_results_at_the_end_serve_too():
     with parallel_config("multiprocessing", n_jobs=2):
         model = by_epochs(("a", Known(0.2)), ("b", Known(0.1)), ("c", Known(action=ValueError("odd")))).fit(TABLE, ONES)
     assert [row["status"] for row in model.results_] == ["chosen", "compared", "failed"]
-    assert model.estimators_[0].error == 0.1
+    assert model.estimator_.error == 0.1
 
 
 def test_groups_reach_candidates_that_take_them():
@@ -633,4 +627,4 @@ def test_groups_reach_candidates_that_take_them():
     model = AutoRegressor(candidates=[("pod", PODRegressor())], cv=4, random_state=0).fit(
         X, y, groups=np.arange(60) // 3
     )
-    assert model.estimators_[0].leave_one_out_error_ > 0.9
+    assert model.estimator_.leave_one_out_error_ > 0.9

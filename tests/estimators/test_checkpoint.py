@@ -33,7 +33,6 @@ from skop.estimators.fitting._base_model import BaseModel
 from skop.estimators.fitting._checkpoint import FitCheckpoints
 from skop.estimators.fitting._comparison import Review
 from skop.estimators.fitting._monitors import OverfittingMonitor
-from skop.estimators.selection import _search
 from skop.exceptions import SkopWarning
 from skop.modules import ResidualDropout
 from skop.training import fingerprint
@@ -455,32 +454,43 @@ def test_rollouts_of_other_noise_are_other_fits(tmp_path, gathered):
         RolloutRegressor(PODRegressor(), window=1).fit(X, frames, checkpoint_dir=tmp_path)
 
 
-def test_a_search_of_an_auto_regressor_goes_on_after_its_last_fit(tmp_path, monkeypatch):
+def test_a_choice_goes_on_with_the_fit_that_was_killed(tmp_path, gathered):
     def auto():
-        candidates = [("pod", PODRegressor()), ("a", small(max_iter=1)), ("b", small(max_iter=1, width=16))]
+        candidates = [("pod", PODRegressor()), ("a", small(max_iter=2)), ("b", small(max_iter=2, width=16))]
         return AutoRegressor(candidates=candidates, max_time=None, cv=2, random_state=0)
 
-    expected = auto().fit(X, Y)
-    fit_one, count = _search._try, [0]
+    def errors(model):
+        return [(row["candidate"], row["error"], row["status"]) for row in model.results_]
 
-    def counted(*args):
-        count[0] += 1
-        if count[0] == 4:
-            raise Killed
-        return fit_one(*args)
+    expected, whole = auto().fit(X, Y), gathered.count[0]
+    # In the third fit of the search, and in the final one: what had ended is not done again.
+    for steps in (17, whole - 3):
+        killed(auto(), gathered, tmp_path / str(steps), steps)
+        before = gathered.count[0]
+        found = auto().fit(X, Y, checkpoint_dir=tmp_path / str(steps))
+        assert gathered.count[0] - before <= whole - steps + 5
+        assert errors(found) == errors(expected)
+        np.testing.assert_array_equal(found.predict(X), expected.predict(X))
 
-    monkeypatch.setattr(_search, "_try", counted)
-    with pytest.raises(Killed):
-        auto().fit(X, Y, checkpoint_dir=tmp_path)
+
+def test_a_final_fit_within_a_budget_goes_on(tmp_path, gathered):
+    """The operator is not tried in the search, and its training goes on with the time limit that it had."""
+
+    def auto():
+        candidates = [("pod", PODRegressor(regressor="mean")), ("a", small(max_iter=4, base="pod"))]
+        return AutoRegressor(candidates=candidates, max_time=1000, cv=2, random_state=0, verbose=False)
+
+    auto().fit(X, Y)
+    whole = gathered.count[0]
+    killed(auto(), gathered, tmp_path, 14)
+    assert files(tmp_path, "epoch*"), "nothing was kept, so that nothing is tested"
+    names = sorted(path.name.partition("-")[0] for path in tmp_path.iterdir())
+    assert names == ["AutoRegressor", "LaMORegressor"]
+    before = gathered.count[0]
     found = auto().fit(X, Y, checkpoint_dir=tmp_path)
-    assert [(row["candidate"], row["error"]) for row in found.results_] == [
-        (row["candidate"], row["error"]) for row in expected.results_
-    ]
-    np.testing.assert_array_equal(found.predict(X), expected.predict(X))
-    n_fits = count[0] - 1
-    auto().fit(X, Y, checkpoint_dir=tmp_path)
-    # Two folds of three candidates; a search that has ended makes none again.
-    assert (n_fits, count[0] - 1) == (6, 6)
+    assert gathered.count[0] - before <= whole - 8
+    assert sorted(path.name.partition("-")[0] for path in tmp_path.iterdir()) == names
+    assert found.estimator_.n_iter_ == 4
 
 
 # ---------------------------------------------------------------------- kills

@@ -62,9 +62,9 @@ def choice():
     return skop.AutoRegressor(candidates=candidates, max_time=None, cv=2, random_state=0).fit(X, Y).predict(X)
 
 
-def comparison():
+def table_of_candidates():
     candidates = [("mean", skop.MeanFieldRegressor()), ("LaMO", lamo())]
-    table = skop.compare(X, Y, candidates=candidates, max_time=None, cv=2, random_state=0)
+    table = skop.leaderboard(X, Y, candidates=candidates, max_time=None, cv=2, random_state=0)
     return table["error"].to_numpy()
 
 
@@ -123,7 +123,7 @@ def dask_cluster(tmp_path):
 def test_dask(dask_cluster, tmp_path):
     import dask.array as da
 
-    check_backend("dask", (search, score, ensemble, band, choice, comparison, parts), tmp_path)
+    check_backend("dask", (search, score, ensemble, band, choice, table_of_candidates, parts), tmp_path)
     # Arrays: lazy predictions, and fits in workers that read chunks from the cluster.
     lazy, targets = da.from_array(X, chunks=(4, 6, 5, 2)), da.from_array(Y, chunks=(4, 6, 5, 1))
     model = lamo().fit(lazy, targets)

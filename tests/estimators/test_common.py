@@ -91,7 +91,7 @@ def kind(estimator):
 def auto(*parts):
     """A choice by epochs, so that it repeats."""
     candidates = [(f"candidate {number}", part) for number, part in enumerate(parts)]
-    return AutoRegressor(candidates=candidates, max_time=None, cv=2, ensemble="best")
+    return AutoRegressor(candidates=candidates, max_time=None, cv=2)
 
 
 def band(part):

@@ -208,7 +208,7 @@ def test_bands_around_pipelines_go_through_cross_validation_and_searches():
 def test_a_pipeline_can_be_a_candidate(name, tmp_path):
     candidates = [("pipeline", make_pipeline(logarithm(), PODRegressor())), ("mean", MeanFieldRegressor())]
     y = TARGETS[name]
-    model = AutoRegressor(candidates=candidates, max_time=None, cv=2, ensemble="best", random_state=0).fit(TABLE, y)
+    model = AutoRegressor(candidates=candidates, max_time=None, cv=2, random_state=0).fit(TABLE, y)
     assert model.leaderboard_["candidate"][0] == "pipeline"
     model.save(tmp_path / "model.skop")
     found = skop.load(tmp_path / "model.skop").predict(TABLE)

@@ -184,9 +184,9 @@ def test_no_uncertainty_is_asked_of_a_regressor_of_scikit_learn(tables, mean):
     np.testing.assert_array_equal(skop.suggest(model, candidates, 9), skop.suggest(mean, candidates, 9))
 
 
-def test_the_members_of_an_auto_regressor_have_an_uncertainty(tables, mean):
+def test_the_chosen_model_of_an_auto_regressor_has_an_uncertainty(tables, mean):
     X, candidates = tables
-    options = {"max_time": None, "random_state": 0, "ensemble": "best"}
+    options = {"max_time": None, "random_state": 0}
     model = AutoRegressor(candidates=[("pod", PODRegressor(regressor="gaussian_process"))], **options)
     pod = PODRegressor(regressor="gaussian_process").fit(X, fields_of(X))
     found = skop.suggest(model.fit(X, fields_of(X)), candidates, 9)

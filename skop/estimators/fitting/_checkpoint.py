@@ -55,8 +55,8 @@ from skop.training import EarlierTraining, Group, History, Trainer, TrainingEnd,
 
 __all__ = [
     "FitCheckpoints",
-    "SearchJournal",
     "checkpoint_folder",
+    "computed_once",
     "described_fit",
     "passed_on",
     "require_seed",
@@ -445,84 +445,19 @@ class FitCheckpoints:
         return is_written
 
 
-class SearchJournal:
-    """What a search has done, with its times, so that a search that was killed can be made again up to the same place.
-
-    Parameters
-    ----------
-    folder : Path or None, default=None
-        Folder of the search; None keeps nothing.
-    start : float, default=0.0
-        Time at which the search has begun, by `time.perf_counter`.
-    """
-
-    def __init__(self, folder: Path | None = None, start: float = 0.0) -> None:
-        self.folder, self.start = folder, start
-        self.offset, self.is_warned = 0.0, False
-
-    @classmethod
-    def of(cls, checkpoint_dir: Any, estimator: Any, data: TrainingData, further: dict[str, Any], start: float) -> Self:
-        """Open the folder of a search, or make it.
-
-        Parameters
-        ----------
-        checkpoint_dir : path-like or None
-            Folder that the user has named.
-        estimator : estimator
-            Estimator that searches.
-        data : TrainingData
-            Its samples.
-        further : dict
-            Weights and groups of the samples.
-        start : float
-            Time at which the search has begun.
-
-        Returns
-        -------
-        SearchJournal
-            What it has done.
-
-        Raises
-        ------
-        ValueError, OSError
-            As in `FitCheckpoints.of`.
-        """
-        if checkpoint_folder(checkpoint_dir) is None:
-            return cls()
-        params = {name: _described(value) for name, value in estimator.get_params(deep=False).items()}
-        return cls(_open_folder(checkpoint_dir, estimator, params, data, None, further), start)
-
-    def now(self) -> float:
-        """Time by `time.perf_counter`, plus the seconds that were spent before the search was killed."""
-        return time.perf_counter() + self.offset
-
-    def get(self, name: str) -> Any:
-        """Return the value of a name, and set the clock to the time of its storage; None if there is no value."""
-        held = None if self.folder is None else _read(self._path(name))
-        if held is None:
-            return None
-        self.offset += max(0.0, self.start + held["seconds"] - self.now())
-        return held["value"]
-
-    def put(self, name: str, value: Any) -> None:
-        """Store a value under a name, with the time."""
-        if self.folder is not None:
-            held = {"name": name, "seconds": self.now() - self.start, "value": value}
-            self.is_warned |= not _write(self._path(name), held, silent=self.is_warned)
-
-    def once(self, name: str, compute: Callable[[], T]) -> T:
-        """Return the stored value of a name, or compute and store it."""
-        found = self.get(name)
-        if found is None:
-            found = compute()
-            self.put(name, found)
-        value: T = found
-        return value
-
-    def _path(self, name: str) -> Path:
-        """File of the value of a name."""
-        assert self.folder is not None
-        return self.folder / f"step-{hashlib.sha256(name.encode()).hexdigest()[:20]}.checkpoint"
+def computed_once(
+    checkpoint_dir: Any, estimator: Any, data: TrainingData, further: dict[str, Any], compute: Callable[[], T]
+) -> T:
+    """Return what an earlier call of the same fit has computed before its training, or compute and keep it."""
+    if checkpoint_folder(checkpoint_dir) is None:
+        return compute()
+    params = {name: _described(value) for name, value in estimator.get_params(deep=False).items()}
+    path = _open_folder(checkpoint_dir, estimator, params, data, None, further) / _START
+    found: T | None = _read(path)
+    if found is None:
+        found = compute()
+        _write(path, found)
+    return found
 
 
 def _open_folder(

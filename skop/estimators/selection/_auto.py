@@ -1,11 +1,12 @@
 """AutoRegressor: choose among classical models and operators by cross-validation within one time budget.
 
-Notation: n samples, P points, T points of all samples together, q output channels, s scalars, m models, F folds.
+Notation: n samples.
 """
 
 from __future__ import annotations
 
 import inspect
+import sys
 import time
 from numbers import Integral, Real
 from typing import Any, Self
@@ -31,7 +32,7 @@ from skop.estimators._parts import by_chunks
 from skop.estimators.classical._baselines import PODRegressor
 from skop.estimators.files._file_checks import Held, check_same_outputs, check_takes, checks, is_one_of, tried
 from skop.estimators.fitting._callbacks import is_called_by_another_tool
-from skop.estimators.fitting._checkpoint import SearchJournal
+from skop.estimators.fitting._checkpoint import computed_once
 from skop.estimators.fitting._session import check_weight
 from skop.estimators.operators._amo import AMORegressor
 from skop.estimators.operators._geomano import GeoMaNORegressor
@@ -45,33 +46,30 @@ from skop.estimators.selection._search import (
     as_predictions,
     make_candidates,
     make_folds,
-    weighted,
 )
-from skop.exceptions import FieldDataError, each_warning_once
-from skop.training import join_group
+from skop.exceptions import FieldDataError, ModelFileError, each_warning_once
+from skop.training import in_words, join_group
 
-__all__ = ["AutoRegressor", "classical_candidates", "compare"]
+__all__ = ["AutoRegressor", "classical_candidates", "leaderboard"]
 
 #: Part of the budget for the search. The final fit gets the rest: it lowers the error by more in this time than the
-#: choice of another operator would.
+#: choice of another operator would. See docs/decisions.md, "A choice spends less on the search than on the final fit".
 _SEARCH = 1 / 10
-#: Word for the default candidates in a list of others.
-_DEFAULT = "default"
-#: Number of epochs of the default operators under a time limit, which ends the training sooner.
-_MANY_EPOCHS = 10**6
-#: Seconds of the search for each default operator: shorter trainings cannot rank operators.
+#: Seconds of the search for each default operator: shorter trainings cannot rank operators, see the same page. From
+#: this budget on, ``verbose="auto"`` prints the plan.
 _SECONDS_EACH = 60.0
-#: Print the plan of the search from this time limit on, in seconds.
-_LONG = 60.0
+#: Number of epochs of the default operators under a time limit, which ends the training sooner; a technical bound.
+_MANY_EPOCHS = 10**6
 
 
 class AutoRegressor(FieldRegressor):
     """Choose the model for the data, among classical ones and operators, within one time budget.
 
-    Candidates are compared by cross-validation. Operators, whose training can be stopped at any time, are compared by
-    successive halving: in each rung they are trained for the same time, and the best go on to the next rung with more
-    time. The best candidate, or a weighted ensemble of the best, is then fitted on all samples for the rest of the
-    budget.
+    Every candidate is fitted to the training part of a cross-validation: first the models without a time limit, then
+    the operators, each for the same time; if a model leads, the best operator is trained once more, for half of the
+    rest of the budget. The smallest error on held-out samples wins, but an operator with `PODRegressor` as its base
+    counts as equal to it up to 1.1 times its error, and is then preferred, and of operators within 2 % the first is
+    taken. The choice is fitted on all samples for the rest of the budget.
 
     Parameters
     ----------
@@ -83,12 +81,8 @@ class AutoRegressor(FieldRegressor):
         `GeoMaNORegressor`, a wide LaMO, and LaMO without a base. ``"default"`` in a list stands for all of these, as
         in ``["default", ("U-Net", UNetRegressor())]``.
     max_time : float or None, default=600
-        Budget in seconds for the whole fit. None compares after fractions of each candidate's own `max_iter` epochs
-        instead; results then repeat exactly, and the duration is not limited.
-    ensemble : {"auto", "greedy", "best"}, default="auto"
-        Result of the search. ``"best"``: the candidate with the lowest expected error. ``"greedy"``: a weighted mean of
-        candidates. It is built by adding one candidate at a time, with replacement, the one that lowers the error on
-        held-out samples most. ``"auto"``: this mean if it lowers the error by 2 % or more, else the best.
+        Budget in seconds for the whole fit. None compares operators after all of their own `max_iter` epochs instead;
+        results then repeat exactly, and the duration is not limited.
     cv : int, splitter or list of (train, valid), default=3
         Number of folds with samples drawn at random, at most as many as samples or groups; a splitter of scikit-learn;
         or the rows of each fold. Under a time limit operators see the first fold only.
@@ -108,14 +102,12 @@ class AutoRegressor(FieldRegressor):
         machine can still change the choice.
     verbose : "auto", bool or int, default="auto"
         Amount of output on standard error. ``"auto"``: one line about the plan if the budget is a minute or more,
-        unless another tool calls the fit. False or 0: none. True or 1: also a line after each rung.
+        unless another tool calls the fit. False or 0: none. True or 1: also a line with the smallest errors.
 
     Attributes
     ----------
-    estimators_ : list of estimators
-        Members of the result, fitted on all samples, as FieldSets or tables of numbers.
-    weights_ : ndarray of shape (n_members,)
-        Their weights in the mean; they sum to 1.
+    estimator_ : estimator
+        The chosen model, fitted on all samples, as FieldSets or a table of numbers.
     results_ : list of dict
         Rows of `leaderboard_`.
     n_features_in_ : int
@@ -129,40 +121,25 @@ class AutoRegressor(FieldRegressor):
 
     See Also
     --------
-    compare : The table alone.
+    leaderboard : The table alone.
     EnsembleRegressor : Several fits of one estimator.
 
     Notes
     -----
-    **Budget.** The search has a tenth of the budget. Models without a time limit of their own get at most half of it:
-    each is first timed on parts of the samples, and left out if it would take longer. They are fitted on all folds if
-    the time allows, else on the first one. The final fit takes the rest of the budget. A training step, the fit of a
-    model without a time limit, and the fit of a base are never cut short, so they can exceed a very small budget.
+    **Budget.** The search has a tenth of the budget, of which models without a time limit get at most half. Such a
+    model is first fitted to an eighth, a quarter and a half of many samples, and left out where this tells that a fit
+    to all may take too long. Models are fitted on all folds if the time allows, operators on the first one, and errors
+    are compared on the folds that all candidates share. The final fit takes the rest of the budget: all of it if an
+    operator leads, since it lowers the error by more in this time than another choice would. Where a model leads, which
+    would leave the time unused, half of it goes to a long training of the best operator, because a short one says
+    little. A training step, the fit of a model without a time limit, and the fit of a base are never cut short, so they
+    can exceed a very small budget.
 
     **Operators with `PODRegressor` as their base.** Such an operator uses its network only as far as held-out samples
     support it. Its error is therefore at most that of `PODRegressor`, except for the noise of these samples, and its
-    training ends early if the network adds nothing. It is preferred to `PODRegressor` alone unless its error in the
-    search is more than 10 % larger; its expected error is then at most that of `PODRegressor`. Operators whose errors
-    are within 2 % of that of `PODRegressor` count as equal, and the first one is taken. An ensemble with such an
-    operator does not contain `PODRegressor` a second time, and no ensemble contains the mean. A single operator is not
-    tried in the search, and has the whole rest of the budget, if all other candidates are models that it contains.
-    Successive fits to the same samples share one fit of their base.
-
-    **Expected errors.** The table has the errors of operators after a short training on a part of the samples. The
-    final fit is longer. Its error is extrapolated from the last two rungs as a power of the time, with the exponent
-    that the two rungs show, at most 0.45. The last rung keeps operators of two kinds, because a short training says
-    little about a long one. It uses the first fold alone if a final fit follows within a time limit, and all folds in
-    `compare`, which has no final fit.
-
-    **Weights.** Samples of weight 0 are left out before the folds are made; other weights count in fits and errors. If
-    weights differ, a candidate whose `fit` takes no `sample_weight`, such as `PODRegressor`, is left out, and the table
-    has this reason.
-
-    References
-    ----------
-    K. Jamieson, A. Talwalkar, "Non-stochastic best arm identification and hyperparameter optimization", AISTATS 2016,
-    for successive halving. R. Caruana, A. Niculescu-Mizil, G. Crew, A. Ksikes, "Ensemble selection from libraries of
-    models", ICML 2004.
+    training ends early if the network adds nothing. A single operator is not tried in the search, and has the whole
+    rest of the budget, if all other candidates are models that it contains, or are out; nor is the first of several if
+    there is no time to try any. Successive fits to the same samples share one fit of their base.
 
     Examples
     --------
@@ -172,7 +149,7 @@ class AutoRegressor(FieldRegressor):
     >>> y = np.sin(X[:, :1] + X[:, 1:] * np.linspace(0, 1, 12))[..., None]
     >>> lamo = LaMORegressor(width=8, depth=1, base=None)
     >>> candidates = [("POD", PODRegressor(regressor="gaussian_process")), ("LaMO", lamo)]
-    >>> model = AutoRegressor(candidates=candidates, max_time=1, ensemble="best", random_state=0)
+    >>> model = AutoRegressor(candidates=candidates, max_time=1, random_state=0)
     >>> model.fit(X, (np.linspace(0, 1, 12)[:, None], y)).results_[0]["candidate"]
     'POD'
     """
@@ -182,7 +159,6 @@ class AutoRegressor(FieldRegressor):
     _parameter_constraints = {
         "candidates": [SequenceOf(object), None],
         "max_time": [Interval(Real, 0, None, closed="neither"), None],
-        "ensemble": [StrOptions({"auto", "greedy", "best"})],
         "cv": [Interval(Integral, 2, None, closed="left"), HasMethods(["split", "get_n_splits"]), "array-like"],
         "symmetries": [SequenceOf(str), SymmetryOptions, None],
         "input_fields": ["array-like", None],
@@ -198,7 +174,6 @@ class AutoRegressor(FieldRegressor):
         *,
         candidates: Any = None,
         max_time: float | None = 600,
-        ensemble: str = "auto",
         cv: Any = 3,
         symmetries: Any = None,
         input_fields: Any = None,
@@ -210,7 +185,6 @@ class AutoRegressor(FieldRegressor):
     ) -> None:
         self.candidates = candidates
         self.max_time = max_time
-        self.ensemble = ensemble
         self.cv = cv
         self.symmetries = symmetries
         self.input_fields = input_fields
@@ -238,15 +212,16 @@ class AutoRegressor(FieldRegressor):
         X, y : as in `LaMORegressor.fit`
             Inputs and targets.
         sample_weight : array-like of shape (n,) or None, default=None
-            Weight of each sample in fits and errors; samples of weight 0 are not used.
+            Weight of each sample in fits and errors; samples of weight 0 are not used. If weights differ, a candidate
+            whose `fit` takes none is left out.
         groups : array-like of shape (n,) or None, default=None
             Labels of groups of samples, such as runs of one geometry, which no fold of the cross-validation splits.
         params : as in `LaMORegressor.fit`
             Global parameters of the runs beside fields or meshes.
         checkpoint_dir : path-like or None, default=None
-            Folder for checkpoints: a search that was killed and is called again with the same arguments takes the fits
-            that had ended from it, goes on with the others, and counts the time spent before. It needs an integer as
-            `random_state`.
+            Folder for checkpoints: a final fit that was killed goes on when it is called again with the same arguments.
+            A search that was killed begins anew, but for operators with ``max_time=None``, which go on too. It needs an
+            integer as `random_state`.
 
         Returns
         -------
@@ -273,18 +248,18 @@ class AutoRegressor(FieldRegressor):
     ) -> dict[str, Any]:
         """Search and fit in this process, and return the fitted attributes."""
         start = time.perf_counter()
-        search, data = self._search(X, y, sample_weight, groups, params, start, _SEARCH, checkpoint_dir)
-        search.run()
-        search.fit_members(self.ensemble, None if self.max_time is None else start + self.max_time)
+        data, further, search = self._search(X, y, sample_weight, groups, params, start, _SEARCH, checkpoint_dir)
+        # A final fit that was killed goes on only with the time limit that it had.
+        self.results_, seconds = computed_once(
+            checkpoint_dir, self, data, further, lambda: (search.run(), search.final_seconds)
+        )
+        compared = [row for row in self.results_ if row["status"] == "compared"]
+        self._say(1, "; ".join(f"{row['candidate']} {row['error']:.3g}" for row in compared[:3]))
+        self.estimator_ = search.fit_best(self.results_, seconds)
         self._store_spec(data.inputs, data.spec)
         self._store_seen(data)
         if data.spec.target_points == "shared" and data.targets.field is not None:
             self.coords_ = data.targets.field.coords
-        chosen = [candidate for candidate in search.candidates if candidate.fitted is not None]
-        chosen.sort(key=lambda candidate: -candidate.weight)
-        self.estimators_ = [candidate.fitted for candidate in chosen]
-        self.weights_ = np.array([candidate.weight for candidate in chosen])
-        self.results_ = search.rows()
         return fitted_attributes(self)
 
     def _search(
@@ -297,8 +272,8 @@ class AutoRegressor(FieldRegressor):
         start: float,
         part: float,
         checkpoint_dir: Any = None,
-    ) -> tuple[Search, TrainingData]:
-        """Read the data and make the search, which takes a part of the budget."""
+    ) -> tuple[TrainingData, dict[str, Any], Search]:
+        """Read the data, and make the search, which takes a part of the budget; also return weights and groups."""
         data = self._read(X, y, params=params, sample_weight=sample_weight, groups=groups)
         refuse_mask(groups, "groups")
         weight, used = check_weight(sample_weight, len(data.inputs)), None
@@ -308,44 +283,48 @@ class AutoRegressor(FieldRegressor):
             data = samples_with_weight(data, weight)
             weight = weight[used] if np.ptp(weight[used]) > 0 else None
         further = {"groups": None if groups is None else np.asarray(groups), "weight": weight}
-        journal = SearchJournal.of(checkpoint_dir, self, data, further, start)
         rng = check_random_state(self.random_state)
         folds = make_folds(self.cv, len(data.inputs), groups, rng, used)
-        search_seconds = None if self.max_time is None else part * self.max_time
-        given = self._candidates(data.spec, search_seconds)
-        candidates = make_candidates(given, rng, self.symmetries, weight is not None)
-        verbose = int((self.max_time or 0.0) >= _LONG) if self.verbose == "auto" else 2 * int(self.verbose)
-        if self.verbose == "auto" and is_called_by_another_tool():
-            verbose = 0
+        seconds = None if self.max_time is None else part * self.max_time
+        # Operators are fitted on the first fold alone before a final fit.
+        each = None if seconds is None else seconds / (1 if part < 1 else len(folds))
+        candidates = make_candidates(self._candidates(data.spec, each), rng, self.symmetries, weight is not None)
         columns = getattr(self, "feature_names_in_", None)
         samples = Samples(data.inputs, data.targets, data.spec, weight, checkpoint_dir, further["groups"], columns)
-        deadline = None if search_seconds is None else start + search_seconds
-        final = 0.0 if self.max_time is None else (1 - part) * self.max_time
+        end = None if self.max_time is None else start + self.max_time
+        limit = "by epochs, without a time limit"
+        if self.max_time is not None and seconds is not None:
+            limit = f"{in_words(round(seconds))} for the search of {in_words(self.max_time)} in all"
+        self._say(0, f"{len(candidates)} candidates, {len(folds)} folds; {limit}.")
         n_jobs = workers_for(self.n_jobs, len(candidates) * len(folds))
-        settings = (deadline, final, n_jobs, int(verbose), type(self).__name__)
-        search = Search(candidates, samples, folds, *settings, journal)
-        search.tell_plan(self.max_time)
-        return search, data
+        return data, further, Search(candidates, samples, folds, end, part, n_jobs)
 
-    def _candidates(self, spec: DataSpec, search_seconds: float | None) -> list[Any]:
-        """Candidates as they were given, with the default ones in the place of their word."""
-        every: list[Any] = [_DEFAULT] if self.candidates is None else list(self.candidates)
-        default = _default_candidates(spec, search_seconds, effective_n_jobs(self.n_jobs))
-        parts = [default if isinstance(item, str) and item == _DEFAULT else [item] for item in every]
+    def _say(self, level: int, words: str) -> None:
+        """Write a line for the user, if it is not above the level that `verbose` asks for."""
+        verbose = 2 * int(self.verbose) if self.verbose != "auto" else int((self.max_time or 0.0) >= _SECONDS_EACH)
+        if self.verbose == "auto" and is_called_by_another_tool():
+            return
+        # Under pythonw there is no standard error.
+        if verbose > level and sys.stderr is not None:
+            print(f"{type(self).__name__}: {words}", file=sys.stderr, flush=True)
+
+    def _candidates(self, spec: DataSpec, seconds: float | None) -> list[Any]:
+        """Candidates as they were given, with the default ones, for seconds of one fold, in the place of their word."""
+        every: list[Any] = ["default"] if self.candidates is None else list(self.candidates)
+        default = _default_candidates(spec, seconds, effective_n_jobs(self.n_jobs))
+        parts = [default if isinstance(item, str) and item == "default" else [item] for item in every]
         return [item for part in parts for item in part]
 
     @property
     def leaderboard_(self) -> Any:
-        """Results of the comparison as a DataFrame, the chosen candidates first, then the best.
+        """Results of the comparison as a DataFrame, the chosen candidate first, then the best.
 
         Columns: ``candidate``; ``error``, mean relative L2 error on held-out samples (1 minus the score), the same ones
-        for all of a rung; ``expected``, the error expected of the final fit, which ranks the candidates: lower than
-        ``error`` for operators that are to be trained for longer; ``spread``, the standard deviation of the error over
-        the folds that it was fitted on, NaN for a single one; ``fit_seconds`` of one fold; ``predict_ms`` for one
-        sample; ``model_mb``, the size of the fitted model in megabytes, as pickled; ``rung``, the last one that it took
-        part in; ``weight`` in the result; ``status`` (``"chosen"``, ``"compared"`` in the last rung, ``"stopped"``
-        before, ``"left out"`` since it cannot take the data or would take too long, ``"failed"``, or ``"not reached"``
-        within the budget); and ``reason``.
+        for all, NaN for an operator that was not tried; ``spread``, the standard deviation of the error over the folds
+        that it was fitted on, NaN for a single one; ``fit_seconds`` of one fold; ``predict_ms`` for one sample;
+        ``model_mb``, the size of the fitted model in megabytes, as pickled; ``status`` (``"chosen"``, ``"compared"``,
+        ``"left out"`` since it cannot take the data or may take too long, ``"failed"``, or ``"not reached"`` within the
+        budget); and ``reason``.
         """
         check_is_fitted(self, "results_")
         return _as_table(self.results_)
@@ -353,7 +332,7 @@ class AutoRegressor(FieldRegressor):
     # ------------------------------------------------------------------ prediction
     @by_chunks
     def predict(self, X: Any, coords: Any = None, return_std: bool = False, *, params: Any = None) -> Any:
-        """Predict by the chosen model, or the weighted mean of the ensemble.
+        """Predict by the chosen model.
 
         Parameters
         ----------
@@ -362,8 +341,7 @@ class AutoRegressor(FieldRegressor):
         coords : as in `LaMORegressor.predict`, or None, default=None
             Points at which fields are predicted; None gives the points of X, or those of y in the fit.
         return_std : bool, default=False
-            Whether to return a standard deviation too: of the members about their mean, and of each member by itself if
-            its `predict` has `return_std`. It is not calibrated as an error bar.
+            Whether to return the standard deviation too, if the chosen model has one.
         params : as in `fit`
             Global parameters beside fields or meshes.
 
@@ -377,89 +355,77 @@ class AutoRegressor(FieldRegressor):
         Raises
         ------
         FieldDataError
-            If X has another form than in the fit, or there is one member, which has no spread.
+            If X has another form than in the fit, or the chosen model has no standard deviation.
         """
+        if not return_std:
+            return super().predict(X, coords, params=params)
         with each_warning_once():
             inputs, points, meshes = self._read_query(X, coords, params)
-            is_told = self._warn_if_outside(inputs)
-            found = self._members_at(inputs, points)
-            target, labels = (self._places(inputs, points, found[0][1]), meshes), self._labels(X)
-            whole = weighted([part for part, _ in found], self.weights_)
-            self._warn_if_far(whole, is_told=is_told)
-            mean = self._restore(whole, *target, labels)
-            if not return_std:
-                return mean
-            spread = self._spread(inputs, points, [part for part, _ in found])
-            if spread is None:
+            is_told = self._warn_if_outside(inputs, X)
+            found = self._with_spread(inputs, points)
+            if found is None:
                 raise FieldDataError(
-                    f"return_std=True needs a spread, but the chosen model is one {type(self.estimators_[0]).__name__} "
-                    "without any; fit with ensemble='greedy', or with candidates such as EnsembleRegressor."
+                    f"return_std=True needs a spread, but the chosen model is a {type(self.estimator_).__name__} "
+                    "without any; fit with candidates that have one, such as EnsembleRegressor."
                 )
-            return mean, self._restore_spread(mean, spread, *target, labels)
+            (mean, places), (spread, _) = found
+            self._warn_if_far(mean, is_told=is_told)
+            labels = self._labels(X)
+            shown = self._restore(mean, places, meshes, labels)
+            return shown, self._restore_spread(shown, spread, places, meshes, labels)
 
-    def _members_at(self, inputs: FieldSet, coords: Any) -> list[tuple[Predictions, Any]]:
-        """Predictions of the members at points, each also as it came."""
-        options = {} if coords is None else {"coords": coords}
+    def _call(self, inputs: FieldSet, coords: Any, **options: Any) -> list[tuple[Predictions, FieldSet]]:
+        """Results of the chosen model at points, or where it predicts by itself, and their points."""
+        options |= {} if coords is None else {"coords": coords}
+        columns = getattr(self, "feature_names_in_", None)
         with checked_by_caller():
-            found = [member.predict(self._as_input(member, inputs), **options) for member in self.estimators_]
-        return [(as_predictions(part, len(inputs)), part) for part in found]
+            found = self.estimator_.predict(as_input(self.estimator_, inputs, self.spec_, columns), **options)
+        is_here = coords is None and self.spec_.target_points == "inputs"
+        return [
+            (as_predictions(part, len(inputs)), inputs if is_here or not isinstance(part, FieldSet) else part)
+            for part in (found if isinstance(found, tuple) else (found,))
+        ]
 
-    def _as_input(self, member: Any, inputs: FieldSet) -> Any:
-        """Inputs as a member takes them."""
-        return as_input(member, inputs, self.spec_, getattr(self, "feature_names_in_", None))
-
-    def _places(self, inputs: FieldSet, coords: Any, found: Any) -> FieldSet:
-        """Points of a prediction."""
-        return inputs if coords is None and self.spec_.target_points == "inputs" else found
+    def _with_spread(self, inputs: FieldSet, coords: Any) -> list[tuple[Predictions, FieldSet]] | None:
+        """Prediction and standard deviation of the chosen model with their points; None if it has none."""
+        if "return_std" not in inspect.signature(self.estimator_.predict).parameters:
+            return None
+        try:
+            return self._call(inputs, coords, return_std=True)
+        except ValueError:
+            # Its regressor has none.
+            return None
 
     def _predict_with_spread(self, inputs: FieldSet, coords: Any) -> tuple[Predictions, Predictions] | None:
-        """Weighted mean of the members, and the standard deviation of their mixture."""
-        means = [part for part, _ in self._members_at(inputs, coords)]
-        spread = self._spread(inputs, coords, means)
-        return None if spread is None else (weighted(means, self.weights_), spread)
-
-    def _spread(self, inputs: FieldSet, coords: Any, means: list[Predictions]) -> Predictions | None:
-        """Standard deviation of the mixture of the members; None if the only one has none."""
-        options = {} if coords is None else {"coords": coords}
-        own: list[Predictions | None] = []
-        with checked_by_caller():
-            for member in self.estimators_:
-                own.append(None)
-                if "return_std" in inspect.signature(member.predict).parameters:
-                    try:
-                        found = member.predict(self._as_input(member, inputs), return_std=True, **options)[1]
-                    except ValueError:
-                        # Its regressor has none.
-                        continue
-                    own[-1] = as_predictions(found, len(inputs))
-        if len(own) == 1 and own[0] is None:
-            return None
-        center = weighted(means, self.weights_)
-        parts: list[Any] = []
-        for name in ("fields", "scalars"):
-            middle = getattr(center, name)
-            if middle is None:
-                parts.append(None)
-                continue
-            total = np.zeros_like(middle)
-            for weight, mean, spread in zip(self.weights_, means, own, strict=True):
-                total += weight * (getattr(mean, name) - middle) ** 2
-                if spread is not None:
-                    total += weight * getattr(spread, name) ** 2
-            parts.append(np.sqrt(total))
-        return Predictions(*parts)
+        """Prediction and standard deviation of the chosen model; None if it has none."""
+        found = self._with_spread(inputs, coords)
+        return None if found is None else (found[0][0], found[1][0])
 
     def _predict_values(self, inputs: FieldSet) -> Predictions:
-        """Weighted mean of the members in physical units."""
-        return weighted([part for part, _ in self._members_at(inputs, None)], self.weights_)
+        """Prediction in physical units."""
+        return self._call(inputs, None)[0][0]
 
     def _predict_at(self, inputs: FieldSet, coords: Any) -> tuple[Predictions, FieldSet]:
-        """Weighted mean of the members at other points."""
-        found = self._members_at(inputs, coords)
-        return weighted([part for part, _ in found], self.weights_), found[0][1]
+        """Prediction at other points."""
+        return self._call(inputs, coords)[0]
+
+    @staticmethod
+    def _upgrade(held: dict[str, Any]) -> None:
+        """Attributes in files from before the result was a single model."""
+        held.pop("ensemble", None)
+        if "estimators_" not in held:
+            return
+        members = held.pop("estimators_")
+        held.pop("weights_", None)
+        if not isinstance(members, list) or len(members) != 1:
+            raise ModelFileError(
+                "the file holds an AutoRegressor whose prediction is a weighted mean of several models, which this "
+                "version does not have; fit again, or use the version of skop that wrote the file."
+            )
+        held["estimator_"] = members[0]
 
 
-def compare(
+def leaderboard(
     X: Any,
     y: Any = None,
     sample_weight: Any = None,
@@ -469,11 +435,11 @@ def compare(
     params: Any = None,
     **options: Any,
 ) -> Any:
-    """Compare classical models and operators on samples by cross-validation, within one time budget.
+    """Rank classical models and operators by cross-validation, within one time budget.
 
-    This is the search of `AutoRegressor` without its final fit, with all of the budget. Take it to choose a kind of
-    model for samples without a test set; to see fully trained models on test samples, with an error for each sample,
-    take `skop.inspection.compare_models`.
+    This is the search of `AutoRegressor` without its final fit, with all of the budget, and operators on all folds.
+    Take it to choose a kind of model for samples without a test set; to see fully trained models on test samples, with
+    an error for each sample, take `skop.inspection.compare_models`, or ``skop compare`` in the shell.
 
     Parameters
     ----------
@@ -510,7 +476,7 @@ def compare(
     >>> import numpy as np, skop
     >>> X = np.random.default_rng(0).random((30, 3))
     >>> candidates = [("mean", skop.PODRegressor(regressor="mean")), ("ridge", skop.PODRegressor(regressor="ridge"))]
-    >>> skop.compare(X, X.sum(axis=1), max_time=1, candidates=candidates)[["candidate", "status"]]
+    >>> skop.leaderboard(X, X.sum(axis=1), max_time=1, candidates=candidates)[["candidate", "status"]]
       candidate    status
     0     ridge  compared
     1      mean  compared
@@ -521,31 +487,20 @@ def compare(
     model._validate_params()
     group = join_group()
 
-    def rows() -> list[dict[str, Any]]:
-        """Search, and return what was found."""
-        search, _ = model._search(X, y, sample_weight, groups, params, start, 1.0)
-        search.run()
-        return search.rows()
-
     with each_warning_once(), group.together():
-        return _as_table(group.once(rows))
+        rows = group.once(lambda: model._search(X, y, sample_weight, groups, params, start, 1.0)[-1].run())
+    return _as_table(rows)
 
 
 # ---------------------------------------------------------------------- candidates
 def classical_candidates() -> list[tuple[str, Any]]:
-    """Classical models that every comparison has: `PODRegressor`, which chooses among many, and the mean.
-
-    Returns
-    -------
-    list of (str, PODRegressor)
-        Models by name, not fitted.
-    """
+    """Classical models that every comparison has: `PODRegressor`, which chooses among many, and the mean."""
     return [("mean", PODRegressor(regressor="mean")), ("POD", PODRegressor())]
 
 
-def _default_candidates(spec: DataSpec, search_seconds: float | None, n_workers: int) -> list[tuple[str, Any]]:
-    """Models for the kind of the data; of the operators the first ones for which the search has time."""
-    many: dict[str, Any] = {} if search_seconds is None else {"max_iter": _MANY_EPOCHS}
+def _default_candidates(spec: DataSpec, seconds: float | None, n_workers: int) -> list[tuple[str, Any]]:
+    """Models for the kind of the data; of the operators the first ones for which a fold of the search has time."""
+    many: dict[str, Any] = {} if seconds is None else {"max_iter": _MANY_EPOCHS}
     if spec.target_points != "inputs":
         # Patches of a grid have outputs at its own points only.
         many["geometry"] = "points"
@@ -562,7 +517,7 @@ def _default_candidates(spec: DataSpec, search_seconds: float | None, n_workers:
     if not spec.has_fields or spec.geometry == "points" or "geometry" in many:
         # There LaMO has latent tokens anyway.
         operators.pop(2)
-    count = len(operators) if search_seconds is None else max(1, int(n_workers * search_seconds / _SECONDS_EACH))
+    count = len(operators) if seconds is None else max(1, int(n_workers * seconds / _SECONDS_EACH))
     return classical_candidates() + operators[:count]
 
 
@@ -576,22 +531,18 @@ def _as_table(rows: list[dict[str, Any]]) -> Any:
 # ---------------------------------------------------------------------- what a file must hold
 @checks("AutoRegressor")
 def _check_auto(held: Held) -> None:
-    """Check the chosen models from a file."""
+    """Check the chosen model from a file."""
     if "spec_" not in vars(held.value):
         return
-    spec, members = held.get("spec_"), held.get("estimators_")
-    held.need(isinstance(members, list) and members, "estimators_", "a list of fitted estimators")
-    for member in members:
-        if is_one_of(member, "FieldRegressor"):
-            check_same_outputs(held, "estimators_", member, spec)
-        elif is_one_of(last_step(member), "FieldRegressor"):
-            check_takes(held, "estimators_", member, spec)
-        else:
-            held.need(hasattr(member, "predict"), "estimators_", "fitted estimators")
-            found = tried(held, "estimators_", member.predict, spec.n_params)
-            held.need(found.shape[1] == spec.n_scalars, "estimators_", f"estimators of {spec.n_scalars} targets")
-    weights = held.array("weights_", len(members))
-    held.need(abs(float(weights.sum()) - 1) < 1e-6, "weights_", "weights that sum to 1")
+    spec, member = held.get("spec_"), held.get("estimator_")
+    if is_one_of(member, "FieldRegressor"):
+        check_same_outputs(held, "estimator_", member, spec)
+    elif is_one_of(last_step(member), "FieldRegressor"):
+        check_takes(held, "estimator_", member, spec)
+    else:
+        held.need(hasattr(member, "predict"), "estimator_", "a fitted estimator")
+        found = tried(held, "estimator_", member.predict, spec.n_params)
+        held.need(found.shape[1] == spec.n_scalars, "estimator_", f"an estimator of {spec.n_scalars} targets")
     rows = held.get("results_")
     is_table = isinstance(rows, list) and all(isinstance(row, dict) for row in rows)
     held.need(is_table, "results_", "rows of a table")
