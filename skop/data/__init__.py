@@ -25,11 +25,6 @@ from skop.data._meshes import MeshSamples, read_meshes
 from skop.data._pairing import Labels as Labels
 from skop.data._pairing import check_index as check_index
 from skop.data._pairing import pair_rows as pair_rows
-from skop.data._plausibility import Extremes as Extremes
-from skop.data._plausibility import boxes as boxes
-from skop.data._plausibility import odd_sizes as odd_sizes
-from skop.data._plausibility import result_among_parameters as result_among_parameters
-from skop.data._plausibility import warn_of_odd_data as warn_of_odd_data
 from skop.data._point_symmetry import PointSymmetries as PointSymmetries
 from skop.data._reading import read as read
 from skop.data._reading import read_inputs as read_inputs
@@ -57,6 +52,8 @@ from skop.data._spec import Predictions as Predictions
 from skop.data._spec import TargetForm as TargetForm
 from skop.data._spec import Targets as Targets
 from skop.data._spec import TrainingData as TrainingData
+from skop.data._statistics import Extremes as Extremes
+from skop.data._statistics import boxes as boxes
 from skop.data._storage import refuse_mask as refuse_mask
 from skop.data._symmetry import GridSymmetries as GridSymmetries
 from skop.data._symmetry import check_domain as check_domain

@@ -13,7 +13,7 @@ import numpy as np
 from skop._typing import FloatArray, GridShape, IntArray
 from skop.data._fieldset import FieldSet, iterate_coords, iterate_rows
 from skop.data._grid import find_grid, unit_grid
-from skop.data._plausibility import Extremes, boxes
+from skop.data._statistics import Extremes, boxes
 from skop.data._storage import as_storage, is_lazy
 from skop.exceptions import FieldDataError, warn
 

@@ -15,8 +15,8 @@ from skop._optional import import_optional
 from skop._typing import FloatArray, GridShape
 from skop.data._fieldset import FieldSet
 from skop.data._mesh_predictions import attach_predictions, restore_unused_rows
-from skop.data._plausibility import Extremes
 from skop.data._resampling import GridResampler
+from skop.data._statistics import Extremes
 from skop.exceptions import FieldDataError, NonFinitePredictionError, OptionalDependencyError
 
 __all__ = [

@@ -30,8 +30,8 @@ from skop.data._forms import (
     grid_array,
     is_pairs,
 )
-from skop.data._plausibility import Extremes, boxes
 from skop.data._spec import TargetForm, Targets
+from skop.data._statistics import Extremes, boxes
 from skop.data._storage import as_storage, is_lazy, read_rows, reshape_rows
 from skop.exceptions import FieldDataError, warn
 

@@ -8,10 +8,11 @@ import pandas as pd
 import pytest
 
 from skop import EnsembleRegressor, FieldSet, LaMORegressor, MeanFieldRegressor, RolloutRegressor
-from skop.data import Extremes, iterate_rows, read, unit_grid, warn_of_odd_data
+from skop.data import Extremes, iterate_rows, read, unit_grid
 from skop.datasets import make_advection, make_darcy, make_european_option, make_navier_stokes
 from skop.exceptions import SkopWarning
 from skop.inspection import describe_data
+from skop.surrogate._profile import Profile
 
 N = 12
 POINTS = unit_grid((5, 4))
@@ -28,8 +29,8 @@ def changed(array, rows, factor):
 
 
 def said(X, y, **options):
-    """Messages about data as a fit reads them."""
-    return of_call(lambda: warn_of_odd_data(read(X, y, **options)))
+    """Problems of data as a fit reads them."""
+    return [str(finding) for finding in Profile(read(X, y, **options)).problems()]
 
 
 def of_call(call):
@@ -69,7 +70,7 @@ def root_mean_square(values, axis):
 def test_a_field_in_another_unit_is_named(factor):
     target = FieldSet(POINTS, changed(TARGET, 3, factor), channel_names=["mises"])
     (message,) = said(FieldSet(POINTS, FIELDS), target)
-    assert message.startswith("y of sample 3 is of another size than that of the other samples: its 'mises' is")
+    assert message.startswith("y of sample 3 is of another size than that of the other samples: its channel 'mises' is")
     inputs = np.array(FIELDS)
     inputs[[4, 7], :, 1] *= factor
     (message,) = said(FieldSet(POINTS, inputs), TARGET)
@@ -91,7 +92,7 @@ def test_numbers_far_from_the_others_are_named():
     wrong = np.array(right)
     wrong[5, 0] *= 1e3
     (message,) = said(wrong, (POINTS, TARGET))
-    assert message.startswith("global parameter 0 of X is")
+    assert message.startswith("parameter 0 of X is")
     assert "in sample 5" in message
 
 
@@ -120,9 +121,9 @@ def mesh_model():
 def test_odd_meshes_are_named_by_their_file(tmp_path):
     assert not of_call(lambda: mesh_model().fit(files(tmp_path / "sound")))
     for odd, words in (
-        ({"factor": 1e3}, ("y of ", "run_5.vtu is of another size", "its 'mises' is ")),
+        ({"factor": 1e3}, ("y of ", "run_5.vtu is of another size", "its channel 'mises' is ")),
         ({"scale": 1e-3}, ("the points of ", "run_5.vtu have another scale", "metres among millimetres")),
-        ({"noise": 1e-9}, ("coordinate 2 of the meshes varies by", "run_5.vtu", "read as 3-D")),
+        ({"noise": 1e-9}, ("coordinate 2 of the points varies by", "run_5.vtu", "read as 3-D")),
     ):
         source = files(tmp_path / next(iter(odd)), **odd)
         names = {"input_fields": ["load"], "target_fields": ["mises"]}
@@ -145,7 +146,7 @@ def test_an_offset_that_hides_the_variation_is_named():
         messages = said(FieldSet(POINTS, FIELDS), FieldSet(POINTS, TARGET + factor, channel_names=["p"]))
         assert len(messages) == is_hidden
         if is_hidden:
-            assert "the mean of y ('p') is 1" in messages[0]
+            assert "the mean of y (channel 'p') is 1" in messages[0]
             assert "root_mean_squared_error" in messages[0]
     assert "scalar 0" in said(PARAMS, 101325 + PARAMS[:, 0])[0]
     assert not said(PARAMS, np.full(N, 101325.0))
@@ -193,7 +194,7 @@ def test_a_parameter_that_is_a_result_is_named():
     ):
         rounded = np.array([float(f"{number:.6g}") for number in result])
         (message,) = said(np.stack([PARAMS[:, 0], rounded], axis=1), channels)
-        assert message.startswith(f"global parameter 1 of X equals {words} of y in every sample")
+        assert message.startswith(f"parameter 1 of X equals {words} of y in every sample")
     # A load that the largest value follows is none.
     assert not said(PARAMS, FieldSet(POINTS, TARGET * PARAMS[:, :1, None]))
 
@@ -205,7 +206,7 @@ def test_a_column_of_a_table_that_is_a_target_is_named():
     for X, name in ((leaking, "3"), (pd.DataFrame(leaking, columns=["a", "b", "c", "peak"]), "'peak'")):
         (message,) = of_call(lambda X=X: MeanFieldRegressor().fit(X, numbers))
         assert message.startswith(f"column {name} of X equals scalar 1 of y in every sample: it is a result")
-        assert "equals scalar 1 in every sample" in str(describe_data(X, numbers))
+        assert "equals scalar 1 of y in every sample" in str(describe_data(X, numbers))
 
 
 def test_a_law_of_one_column_and_labels_are_no_results():
