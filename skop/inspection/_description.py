@@ -152,7 +152,7 @@ def describe_data(X: Any, y: Any = None, *, names: Sequence[str] | None = None, 
     >>> X = np.random.default_rng(0).random((60, 8, 8, 1))
     >>> X[7] *= 1000
     >>> print(describe_data(X, X**2).findings[0])  # doctest: +ELLIPSIS
-    X of sample 7 is of another size than that of the other samples: its channel 0 is 1e+03 times the median ...
+    X of sample 7 is of another size than that of the other samples: its channel 0 (root ...
     """
     parameter_names = options.pop("parameter_names", None)
     if y is None and is_mesh_series(X):

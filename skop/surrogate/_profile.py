@@ -250,6 +250,10 @@ class Profile:
             *_columns_of_numbers("scalar", "scalar", data.targets.scalars, names),
         ]
 
+    def of(self, *roles: str) -> list[Column]:
+        """Statistics of what has one of these roles."""
+        return [column for column in self.columns if column.role in roles]
+
     def problems(self) -> list[Finding]:
         """What a fit warns of.
 
@@ -258,7 +262,7 @@ class Profile:
         """
         found: list[Finding] = []
         if not self.is_table:
-            found += [*self._odd_fields(), *self._odd_points(), *self._far_numbers()]
+            found += [*self._other_units(), *self._noise(), *self._far_numbers()]
         return [*found, *self._results(), *self._contradictions(), *self._offsets()]
 
     def findings(self) -> list[Finding]:
@@ -288,57 +292,47 @@ class Profile:
         )
         return Finding(level, text, samples, what, value, float(low), float(high))
 
-    def _odd_fields(self) -> Iterator[Finding]:
-        """Samples whose field is of another size than those of the others."""
-        for role, source in (("input", "X"), ("target", "y")):
-            found = [(column, odd_sizes(column.size)) for column in self.columns if column.role == role]
-            found = [(column, rows) for column, rows in found if len(rows)]
-            if not found:
-                continue
-            column, rows = found[0]
-            middle, own = float(np.median(column.size)), float(column.size[rows[0]])
-            samples = tuple(self.names[row] for row in rows)
-            more = f", and so are {len(found) - 1} more channels" if len(found) > 1 else ""
-            text = (
-                f"{source} of {in_order(samples)} is of another size than that of the other samples: its "
-                f"{column.label} is {own / middle:.2g} times the median ({own:.3g}, median {middle:.3g}) in root mean "
-                f"square{more}. Check the units, or leave it out."
-            )
-            yield Finding("problem", text, samples, f"size of {column.label}", own, middle, middle)
+    def _other_units(self) -> Iterator[Finding]:
+        """Samples whose field, or box, is of another size than those of the others."""
+        sides = np.subtract(*self.boxes[::-1]).max(axis=1)
+        sizes = {
+            "X": [(f"{column.label} (root mean square)", column.size) for column in self.of("input")],
+            "y": [(f"{column.label} (root mean square)", column.size) for column in self.of("target")],
+            "the box": [] if self.inputs.shared_coords else [("longest side", sides)],
+        }
+        for source, parts in sizes.items():
+            found = [(what, size, rows) for what, size in parts if len(rows := odd_sizes(size))]
+            if found:
+                what, size, rows = found[0]
+                middle, own = float(np.median(size)), float(size[rows[0]])
+                samples = tuple(self.names[row] for row in rows)
+                more = f", and so are {len(found) - 1} more channels" if len(found) > 1 else ""
+                text = (
+                    f"{source} of {in_order(samples)} is of another size than that of the other samples: its {what} is "
+                    f"{own / middle:.2g} times the median ({own:.3g}, median {middle:.3g}){more}. Check the units, as "
+                    "of metres among millimetres, or leave it out."
+                )
+                yield Finding("problem", text, samples, what, own, middle, middle)
 
-    def _odd_points(self) -> Iterator[Finding]:
-        """Samples whose box is of another size than those of the others, and coordinates with rounding noise."""
+    def _noise(self) -> Iterator[Finding]:
+        """A coordinate that varies so little that it is rounding."""
         lower, upper = self.boxes
-        sides = (upper - lower).max(axis=1)
-        if len(rows := odd_sizes(sides)):
-            samples, own, middle = (
-                tuple(self.names[row] for row in rows),
-                float(sides[rows[0]]),
-                float(np.median(sides)),
-            )
-            text = (
-                f"the points of {in_order(samples)} have another scale than those of the other samples: the longest "
-                f"side of their box is {own:.3g}, the median {middle:.3g}. Check the units of the coordinates, such as "
-                "metres among millimetres."
-            )
-            yield Finding("problem", text, samples, "longest side", own, middle, middle)
-        extent = upper.max(axis=0) - lower.min(axis=0)
-        flat = np.flatnonzero((extent > 0) & (extent < ROUNDING * extent.max()))
-        if len(flat):
-            depths = (upper - lower)[:, flat[0]]
+        extent, axes = upper.max(axis=0) - lower.min(axis=0), self.data.spec.kept_axes or range(self.inputs.n_dims)
+        for axis in np.flatnonzero((extent > 0) & (extent < ROUNDING * extent.max()))[:1]:
+            depths = (upper - lower)[:, axis]
             most = (self.names[int(np.argmax(depths))],) if len(depths) > 1 and depths.any() else ()
-            place, axes = f", most in {in_order(most)}" if most else "", self.data.spec.kept_axes or range(len(extent))
             text = (
-                f"coordinate {axes[flat[0]]} of the points varies by {extent[flat[0]]:.1e} only{place}, while they are "
-                f"{extent.max():.3g} large: this looks like rounding of plane meshes, which are read as {len(axes)}-D. "
-                "Set the coordinate to one value in all samples, so that it is left out of meshes."
+                f"coordinate {axes[axis]} of the points varies by {extent[axis]:.1e} only"
+                f"{f', most in {in_order(most)}' if most else ''}, while they are {extent.max():.3g} large: this looks "
+                f"like rounding of plane meshes, which are read as {len(axes)}-D. Set the coordinate to one value in "
+                "all samples, so that it is left out of meshes."
             )
             yield Finding("problem", text, most)
 
     def _far_numbers(self) -> Iterator[Finding]:
         """Global parameters and scalars that are far from the others; of each, the first."""
         for role in ("parameter", "scalar"):
-            for column in (column for column in self.columns if column.role == role):
+            for column in self.of(role):
                 if len(rows := far_numbers(column.mean, "problem")):
                     advice = "Check its units, or leave the sample out."
                     yield self._among("problem", column.label, column, rows, advice)
@@ -348,17 +342,13 @@ class Profile:
         """A parameter that is an extreme, the mean or the size of a target, and known only after a run."""
         words = {"low": "smallest value", "high": "largest value", "mean": "mean", "size": "root mean square"}
         results: dict[str, FloatArray] = {}
-        for column in self.columns:
-            if column.role == "target":
-                results |= {f"the {word} of {column.label}": getattr(column, what) for what, word in words.items()}
-            elif column.role == "scalar":
-                results[column.label] = column.mean
-        for column in self.columns:
-            # Few different numbers, such as 0 and 1, can be the same by chance.
-            if column.role != "parameter" or len(np.unique(column.mean)) < ENOUGH:
-                continue
+        for column in self.of("target"):
+            results |= {f"the {word} of {column.label}": getattr(column, what) for what, word in words.items()}
+        results |= {column.label: column.mean for column in self.of("scalar")}
+        for column in self.of("parameter"):
             for what, result in results.items():
-                if np.allclose(column.mean, result, rtol=_RESULT, atol=0):
+                # Few different numbers, such as 0 and 1, can be the same by chance.
+                if len(np.unique(column.mean)) >= ENOUGH and np.allclose(column.mean, result, rtol=_RESULT, atol=0):
                     text = (
                         f"{column.label} of X equals {what} of y in every sample: it is a result, which is not known "
                         "before a run, so that errors of held-out samples say nothing of new ones. Leave it out of X; "
@@ -369,12 +359,10 @@ class Profile:
 
     def _offsets(self) -> Iterator[Finding]:
         """A mean of a target that hides its variation, so that a relative error says little."""
-        for column in self.columns:
+        for column in self.of("target", "scalar"):
             _, mean, _, deviation = column.summary
-            size = abs(mean)
-            if column.source == "X" or (column.role == "scalar" and len(column.mean) < ENOUGH):
-                continue
-            if size > _FAR["problem"] * deviation and deviation > ROUNDING * size:
+            size, is_enough = abs(mean), column.role == "target" or len(column.mean) >= ENOUGH
+            if is_enough and size > _FAR["problem"] * deviation and deviation > ROUNDING * size:
                 text = (
                     f"the mean of y ({column.label}) is {size / deviation:.1e} times its standard deviation: score is "
                     "relative to y with its mean, and close to 1 even where the variation is lost. Subtract the mean "
@@ -469,22 +457,18 @@ class Profile:
 
     def _scatters(self, row: int, other: int) -> bool:
         """Whether scalars of two samples differ by more than their standard deviation over all samples."""
-        spread = ((column, column.summary[3]) for column in self.columns if column.role == "scalar")
-        return any(deviation < abs(column.mean[row] - column.mean[other]) for column, deviation in spread if deviation)
+        return any(0 < column.summary[3] < abs(column.mean[row] - column.mean[other]) for column in self.of("scalar"))
 
     def _difference(self, row: int, other: int) -> float:
         """Relative difference of the targets of two samples; infinite where their numbers of points differ."""
         a, b = (self.data.targets[place : place + 1] for place in (row, other))
+        pairs: list[Any] = [] if a.scalars is None else [(a.scalars, b.scalars)]
+        pairs += [] if a.field is None or b.field is None else [(a.field.values, b.field.values)]
         found = 0.0
-        for part, second in (
-            (a.scalars, b.scalars),
-            (None if a.field is None else a.field.values, None if b.field is None else b.field.values),
-        ):
-            if part is None or second is None:
-                continue
-            if part.shape != second.shape:
+        for pair in pairs:
+            one, two = (np.asarray(part, dtype=np.float64) for part in pair)
+            if one.shape != two.shape:
                 return np.inf
-            one, two = np.asarray(part, dtype=np.float64), np.asarray(second, dtype=np.float64)
             size = max(float(np.linalg.norm(one)), float(np.linalg.norm(two)))
             found = max(found, float(np.linalg.norm(one - two)) / size if size else 0.0)
         return found

@@ -59,7 +59,7 @@ def lone_point(points):
         ({"targets": lambda item: 1e6 * item}, "y of run_3 is of another size"),
         ({"values": lambda item: item / 1000}, "X of run_3 is of another size"),
         ({"params": lambda item: item + 1e6}, "parameter 0 of X is 1e+06 in run_3"),
-        ({"coords": lambda item: 1000 * item}, "units of the coordinates"),
+        ({"coords": lambda item: 1000 * item}, "the box of run_3 is of another size"),
         ({"coords": lone_point}, "points of run_3 are far from all others"),
         ({"values": lambda item: item * np.nan}, "NaN or infinity"),
     ],

@@ -70,12 +70,14 @@ def root_mean_square(values, axis):
 def test_a_field_in_another_unit_is_named(factor):
     target = FieldSet(POINTS, changed(TARGET, 3, factor), channel_names=["mises"])
     (message,) = said(FieldSet(POINTS, FIELDS), target)
-    assert message.startswith("y of sample 3 is of another size than that of the other samples: its channel 'mises' is")
+    assert message.startswith(
+        "y of sample 3 is of another size than that of the other samples: its channel 'mises' (root mean square) is"
+    )
     inputs = np.array(FIELDS)
     inputs[[4, 7], :, 1] *= factor
     (message,) = said(FieldSet(POINTS, inputs), TARGET)
     assert message.startswith(("X of sample 4 and sample 7", "X of sample 7 and sample 4"))
-    assert "channel 1 is" in message
+    assert "channel 1 (root mean square) is" in message
 
 
 def test_sizes_that_loads_explain_are_not_named():
@@ -121,8 +123,11 @@ def mesh_model():
 def test_odd_meshes_are_named_by_their_file(tmp_path):
     assert not of_call(lambda: mesh_model().fit(files(tmp_path / "sound")))
     for odd, words in (
-        ({"factor": 1e3}, ("y of ", "run_5.vtu is of another size", "its channel 'mises' is ")),
-        ({"scale": 1e-3}, ("the points of ", "run_5.vtu have another scale", "metres among millimetres")),
+        ({"factor": 1e3}, ("y of ", "run_5.vtu is of another size", "its channel 'mises' (root mean square) is ")),
+        (
+            {"scale": 1e-3},
+            ("the box of ", "run_5.vtu is of another size", "its longest side is"),
+        ),
         ({"noise": 1e-9}, ("coordinate 2 of the points varies by", "run_5.vtu", "read as 3-D")),
     ):
         source = files(tmp_path / next(iter(odd)), **odd)
