@@ -1,6 +1,7 @@
-"""Samples of a fit that look like mistakes are named, by file where they are meshes, and sound data are not."""
+"""Samples that look like mistakes, or are outside of the ranges of a fit, are named, and sound ones are not."""
 
 import warnings
+from dataclasses import replace
 
 import meshio
 import numpy as np
@@ -12,7 +13,8 @@ from skop.data import Extremes, iterate_rows, read, unit_grid
 from skop.datasets import make_advection, make_darcy, make_european_option, make_navier_stokes
 from skop.exceptions import SkopWarning
 from skop.inspection import describe_data
-from skop.surrogate._profile import Profile
+from skop.surrogate._domain import SeenRanges
+from skop.surrogate._profile import Profile, far_numbers, odd_sizes
 
 N = 12
 POINTS = unit_grid((5, 4))
@@ -238,3 +240,149 @@ def test_wrappers_say_it_once():
     small = LaMORegressor(width=8, depth=1, max_iter=1, random_state=0)
     for model in (EnsembleRegressor(small, n_members=2), RolloutRegressor(small, window=2)):
         assert len(of_call(lambda model=model: model.fit(wrong, FieldSet(POINTS, TARGET)))) == 1
+
+
+def test_a_fit_and_a_description_name_the_same_problems():
+    X = FieldSet(POINTS, changed(FIELDS, 3, 1e3), params=changed(PARAMS, 5, 1e4))
+    y = 1e4 + FieldSet(POINTS, TARGET).values
+    expected = said(X, y)
+    found = [finding.text for finding in describe_data(X, y).findings if finding.level == "problem"]
+    assert len(expected) == 3
+    assert found == expected
+
+
+def test_repeated_measurements_are_no_contradictions_and_copies_are_noticed():
+    features = np.repeat(RANDOM.random((20, 3)), 2, axis=0)
+    found = describe_data(features, features.sum(axis=1) + 1e-2 * RANDOM.standard_normal(40)).findings
+    assert {finding.level for finding in found} == {"notice"}
+    assert sum("copies" in finding.text for finding in found) == 20
+
+
+@pytest.mark.parametrize("size", [1.0, 101325.0])
+def test_rounding_of_single_precision_is_no_variation(size):
+    constant = (size * (1 + 2e-7 * RANDOM.standard_normal((N, 20, 1)))).astype(np.float32)
+    assert not said(FieldSet(POINTS, FIELDS), FieldSet(POINTS, constant))
+
+
+# ---------------------------------------------------------------- false alarms and misses
+#: Twenty kinds of parameters by functions of a generator and a size.
+KINDS = {
+    "uniform": lambda rng, size: rng.random(size),
+    "uniform away from zero": lambda rng, size: 1 + 2 * rng.random(size),
+    "uniform about zero": lambda rng, size: -2 + 7 * rng.random(size),
+    "uniform in a short range": lambda rng, size: 2e11 + 1e10 * rng.random(size),
+    "uniform and small": lambda rng, size: 1e-3 * rng.random(size),
+    "log-uniform over three decades": lambda rng, size: 10 ** (3 * rng.random(size) - 1.5),
+    "log-uniform over a decade": lambda rng, size: 10 ** rng.random(size),
+    "negative log-uniform": lambda rng, size: -(10 ** (2 * rng.random(size))),
+    "five levels": lambda rng, size: rng.integers(0, 5, size) / 4,
+    "two levels": lambda rng, size: 1.0 * rng.integers(0, 2, size),
+    "integers": lambda rng, size: 1.0 * rng.integers(1, 9, size),
+    "powers of ten": lambda rng, size: 10.0 ** rng.integers(-2, 3, size),
+    "normal": lambda rng, size: rng.standard_normal(size),
+    "normal and positive": lambda rng, size: 10 + rng.standard_normal(size),
+    "lognormal": lambda rng, size: rng.lognormal(size=size),
+    "narrow lognormal": lambda rng, size: rng.lognormal(sigma=0.3, size=size),
+    "exponential": lambda rng, size: rng.exponential(size=size),
+    "gamma": lambda rng, size: rng.gamma(2.0, size=size),
+    "beta": lambda rng, size: rng.beta(2, 5, size=size),
+    "Weibull": lambda rng, size: rng.weibull(2, size=size),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_new_samples_of_the_same_kind_are_inside(kind):
+    """Of 200 predictions of 50 samples each, at most 6 % warn."""
+    rng, warned = np.random.default_rng(1), 0
+    for _ in range(200):
+        seen = SeenRanges.from_fit(FieldSet(np.zeros((1, 1)), params=KINDS[kind](rng, (100, 3))), None)
+        warned += bool(seen.findings(FieldSet(np.zeros((1, 1)), params=KINDS[kind](rng, (50, 3))), every=False))
+    assert warned <= 12
+
+
+def test_what_lies_far_outside_is_named_for_every_kind():
+    """A mistake of a factor 1,000 always, a third of an even range, and a factor of 3 over decades."""
+    rng = np.random.default_rng(2)
+    even = [kind for kind in KINDS if "uniform" in kind and "log" not in kind] + ["five levels", "two levels"]
+    for kind, draw in KINDS.items():
+        params = draw(rng, (100, 1))
+        seen = SeenRanges.from_fit(FieldSet(np.zeros((1, 1)), params=params), None)
+        low, high = params.min(), params.max()
+        further = [1000 * max(low, high, key=abs)]
+        further += [low - 0.35 * (high - low), high + 0.35 * (high - low)] if kind in even else []
+        further += [3 * high, low / 3] if "log-uniform over" in kind else []
+        for value in further:
+            assert seen.findings(FieldSet(np.zeros((1, 1)), params=np.array([[value]]))), (kind, value)
+
+
+def test_three_times_the_largest_number_over_decades_is_named():
+    """By chance few of the designs look as if they had tails: at most 5 % of 300."""
+    rng, silent = np.random.default_rng(7), 0
+    for _ in range(300):
+        params = KINDS["log-uniform over three decades"](rng, (120, 1))
+        seen = SeenRanges.from_fit(FieldSet(np.zeros((1, 1)), params=params), None)
+        silent += not seen.findings(FieldSet(np.zeros((1, 1)), params=np.array([[100.0]])))
+    assert silent <= 15
+
+
+def test_the_corner_of_a_unit_cube_is_inside():
+    design = np.random.default_rng(0).random((100, 2))
+    seen = SeenRanges.from_fit(FieldSet(np.zeros((1, 1)), params=design), None)
+    assert not seen.findings(FieldSet(np.zeros((1, 1)), params=np.array([[0.0, 1.0], [1.0, 0.0]])))
+    assert seen.findings(FieldSet(np.zeros((1, 1)), params=np.array([[-0.2, 0.5]])))
+
+
+#: Rules for single numbers with the largest rates of false alarms and of missed factors of 1000, over all kinds.
+RULES = {
+    "problem": (lambda numbers: far_numbers(numbers, "problem"), 0.01, 0.12),
+    "notice": (lambda numbers: far_numbers(numbers, "notice"), 0.01, 0.25),
+    "size": (lambda numbers: odd_sizes(np.abs(numbers)), 0.015, 0.25),
+}
+
+
+@pytest.mark.parametrize(
+    ("rule", "n_samples"), [(rule, count) for rule in RULES for count in (6, 12, 30) if (rule, count) != ("notice", 6)]
+)
+def test_rules_for_odd_numbers_are_seldom_wrong(rule, n_samples):
+    """A number of a set is in another unit, or none is, in 40 sets of each kind."""
+    rng, (find, most_false, most_missed) = np.random.default_rng(3), RULES[rule]
+    false, missed = [], []
+    for draw in KINDS.values():
+        for _ in range(40):
+            numbers, row = np.asarray(draw(rng, n_samples), dtype=float), rng.integers(n_samples)
+            false.append(len(find(numbers)) > 0)
+            if numbers[row]:
+                numbers[row] *= 1000
+                missed.append(row not in find(numbers))
+    assert np.mean(false) <= most_false
+    assert np.mean(missed) <= most_missed
+
+
+def test_new_fields_of_the_same_kind_are_inside():
+    rng = np.random.default_rng(2)
+    many = rng.lognormal(size=(400, 30, 1)) * rng.uniform(0.5, 1.0, (400, 1, 1))
+    inputs = FieldSet(np.linspace(0, 1, 30)[:, None], many)
+    extremes, warned = Extremes.of(many, inputs), 0
+    for _ in range(200):
+        order = rng.permutation(400)
+        seen = SeenRanges.from_fit(inputs[order[:100]], extremes[order[:100]])
+        warned += bool(seen.findings(inputs[order[100:150]], every=False))
+    assert warned < 4
+
+
+def test_few_samples_say_little():
+    seen = SeenRanges.from_fit(FieldSet(np.zeros((1, 1)), params=np.linspace(1, 2, 20)[:, None]), None)
+    few = replace(seen, n_samples=5)
+    asked = FieldSet(np.zeros((1, 1)), params=np.array([[2.9]]))
+    assert seen.findings(asked)
+    assert not few.findings(asked)
+    assert few.findings(asked.with_params(np.array([[29.0]])))
+
+
+def test_five_samples_are_enough_for_a_problem_and_ten_for_what_is_unusual():
+    numbers = np.append(np.linspace(1, 2, 9), 1e3)
+    assert far_numbers(numbers[-5:], "problem").tolist() == [4]
+    assert not len(far_numbers(numbers[-4:], "problem"))
+    assert far_numbers(numbers, "notice").tolist() == [9]
+    assert not len(far_numbers(numbers[-9:], "notice"))
+    assert odd_sizes(np.array([1.0, 2.0, 1000.0, 0.0, 1.5, 1.2])).tolist() == [2]
