@@ -54,27 +54,17 @@ _OUTPUTS = 10.0
 
 @dataclass(frozen=True, eq=False)
 class Domain:
-    """The points of a fit.
+    """The points of a fit."""
 
-    Attributes
-    ----------
-    lower, upper : ndarray of shape (d,)
-        Corners of their box.
-    axes : tuple of int or None
-        Coordinate along which each axis of the grid runs; None where the samples share no straight grid.
-    lines : tuple of ndarray or None
-        Values of that coordinate along each axis.
-    points : ndarray of shape (P, d) or None
-        The points themselves, where predictions must be at these and in their order.
-    reach : tuple of two ndarrays of shape (d,) or None
-        Corners of the box of the target fields, where these are on points of their own, with a margin.
-    """
-
+    #: Corners (d,) of their box.
     lower: FloatArray
     upper: FloatArray
+    #: Coordinate along which each axis of a straight grid runs, and its values; None where the samples share none.
     axes: tuple[int, ...] | None = None
     lines: tuple[FloatArray, ...] | None = None
+    #: The points (P, d) themselves, where predictions must be at these and in their order.
     points: FloatArray | None = None
+    #: Corners (d,) of the box of target fields on points of their own, with a margin.
     reach: tuple[FloatArray, FloatArray] | None = None
 
     @classmethod
@@ -204,55 +194,31 @@ class Domain:
 # ---------------------------------------------------------------------- ranges
 @dataclass(frozen=True, eq=False)
 class SeenRanges:
-    """Ranges of the inputs of a fit, two rows each: the lowest and the highest.
-
-    Attributes
-    ----------
-    n_samples : int
-        Number of samples.
-    params : ndarray of shape (2, p) or None
-        Global parameters, or the features of a table.
-    tailed : ndarray of shape (p,) or None
-        1 for parameters whose distribution has tails, as measured data have, 0 for those of a design, or between.
-    values, sizes : ndarray of shape (2, c) or None
-        Values of the input fields, and root mean squares of the fields of a sample.
-    coords : ndarray of shape (2, d)
-        Coordinates.
-    sides : ndarray of shape (2, 1)
-        Longest side of the box of a sample.
-    spacing : ndarray of shape (2, 1)
-        Mean distance of neighbouring points of a sample.
-    times : ndarray of shape (2, 1) or None, default=None
-        Times of the frames, for estimators that predict at given times.
-    medians : ndarray of shape (p,) or None
-        Medians of the parameters.
-    in_logarithms : ndarray of shape (p,) or None
-        1 for parameters of one sign whose logarithms are spread more evenly than they are themselves, so that distances
-        from the range are those of logarithms; otherwise 0.
-    outputs : ndarray of shape (2, q + s) or None
-        Values of the target fields, and scalars.
-    """
+    """Ranges of the inputs of a fit, two rows each: the lowest and the highest."""
 
     n_samples: int
+    #: Global parameters, or the features of a table, (2, p).
     params: FloatArray | None
+    #: 1 for parameters whose distribution has tails, as measured data have, 0 for those of a design, or between, (p,).
     tailed: FloatArray | None
+    #: Values of the input fields, and root mean squares of the fields of a sample, (2, c).
     values: FloatArray | None
     sizes: FloatArray | None
+    #: Coordinates (2, d), and of a sample the longest side of the box and the mean distance of neighbours, (2, 1).
     coords: FloatArray
     sides: FloatArray
     spacing: FloatArray
+    #: Times of the frames (2, 1), for estimators that predict at given times.
     times: FloatArray | None = None
+    #: Medians of the parameters (p,), and 1 for those that are compared by logarithms, which are spread more evenly.
     medians: FloatArray | None = None
     in_logarithms: FloatArray | None = None
+    #: Values of the target fields, and scalars, (2, q + s).
     outputs: FloatArray | None = None
 
     @classmethod
     def from_fit(
-        cls,
-        inputs: FieldSet,
-        extremes: Extremes | None = None,
-        targets: Extremes | None = None,
-        scalars: FloatArray | None = None,
+        cls, inputs: FieldSet, extremes: Extremes | None = None, targets: Extremes | None = None, scalars: Any = None
     ) -> SeenRanges:
         """Describe the inputs of a fit, by statistics of their fields too, and its target fields and scalars."""
         params = None if inputs.params is None else np.asarray(inputs.params, dtype=np.float64)
@@ -285,11 +251,8 @@ class SeenRanges:
         parts = [
             np.reshape(part, (-1, np.shape(part)[-1])) for part in (found.fields, found.scalars) if part is not None
         ]
-        if (
-            self.outputs is None
-            or self.n_samples < FEW
-            or sum(part.shape[1] for part in parts) != self.outputs.shape[1]
-        ):
+        count = sum(part.shape[1] for part in parts)
+        if self.outputs is None or self.n_samples < FEW or count != self.outputs.shape[1]:
             return
         low, high = self.outputs
         extremes = np.concatenate([_range(part) for part in parts if len(part)], axis=1)
@@ -390,12 +353,9 @@ class SeenRanges:
         found = _beyond(extremes.low, extremes.high, values, values + slack * [[-1], [1]], labels, every)
         # One finding is enough for a field that is larger altogether.
         known = {(finding.samples, finding.what) for finding in found}
-        larger = _beyond(extremes.size, extremes.size, sizes, self._limits_of_sizes(sizes), labels, every)
-        found += [
-            replace(finding, what=f"size of {finding.what}")
-            for finding in larger
-            if (finding.samples, finding.what) not in known
-        ]
+        for finding in _beyond(extremes.size, extremes.size, sizes, self._limits_of_sizes(sizes), labels, every):
+            if (finding.samples, finding.what) not in known:
+                found.append(replace(finding, what=f"size of {finding.what}"))
         return [replace(finding, samples=tuple(int(rows[row]) for row in finding.samples)) for finding in found]
 
     def _limits_of_sizes(self, sizes: FloatArray) -> FloatArray:
@@ -414,11 +374,8 @@ class SeenRanges:
         lower, upper = boxes(inputs)
         labels = [f"coordinate {axis}" for axis in range(inputs.n_dims)]
         found = _beyond(lower, upper, self.coords, _limits_of_box(self.coords), labels, every)
-        sides = (upper - lower).max(axis=1, keepdims=True)
-        for numbers, ranges, label in (
-            (sides, self.sides, "longest side"),
-            (_mean_spacing(inputs, lower, upper), self.spacing, "spacing"),
-        ):
+        sides, spacing = (upper - lower).max(axis=1, keepdims=True), _mean_spacing(inputs, lower, upper)
+        for numbers, ranges, label in ((sides, self.sides, "longest side"), (spacing, self.spacing, "spacing")):
             if ranges[0].item() > 0:
                 limits = np.stack([ranges[0] / ONE_SIZE, ranges[1] * ONE_SIZE])
                 found += _beyond(numbers, numbers, ranges, limits, [label], every)
@@ -433,18 +390,14 @@ def warn_of_findings(found: list[Finding], files: Sequence[str] | None = None) -
             worst[finding.what] = finding
     if not worst:
         return
-    ordered = sorted(worst.values(), key=lambda finding: -finding.excess)
-    if files is not None:
-        ordered = [
-            replace(finding, samples=tuple(f"sample {row} ({files[row]})" for row in finding.samples))
-            for finding in ordered
-        ]
-    words = "; ".join(str(finding) for finding in ordered[:NAMED])
-    if len(ordered) > NAMED:
-        words += f"; and {len(ordered) - NAMED} more"
+    words = []
+    for finding in sorted(worst.values(), key=lambda finding: -finding.excess):
+        names = finding.samples if files is None else [f"sample {row} ({files[row]})" for row in finding.samples]
+        words.append(str(replace(finding, samples=tuple(names))))
+    words[NAMED:] = [f"and {len(words) - NAMED} more"] if len(words) > NAMED else []
     warn(
-        f"X is outside of what the fit has seen: {words}. Predictions there are extrapolated: check the units; "
-        "check(X) of the estimator lists all that is outside.",
+        f"X is outside of what the fit has seen: {'; '.join(words)}. Predictions there are extrapolated: check the "
+        "units; check(X) of the estimator lists all that is outside.",
         ExtrapolationWarning,
     )
 
@@ -498,9 +451,8 @@ def _beyond(
             mask[furthest(numbers, axis=0), np.arange(numbers.shape[1])] = True
             is_outside = is_outside & mask
         for row, column in np.argwhere(is_outside).tolist():
-            found.append(
-                Finding("problem", "", (row,), labels[column], float(numbers[row, column]), *ranges[:, column].tolist())
-            )
+            value, (lowest, highest) = float(numbers[row, column]), ranges[:, column].tolist()
+            found.append(Finding("problem", "", (row,), labels[column], value, lowest, highest))
     return sorted(found, key=lambda finding: finding.samples)
 
 

@@ -124,15 +124,7 @@ def warn_of_novelty(found: Novelty, level: float, own: FloatArray, files: list[s
 
 @dataclass(frozen=True, eq=False)
 class Lattice:
-    """Cells of equal size over the box of the points of a fit.
-
-    Attributes
-    ----------
-    lower, span : ndarray of shape (d,)
-        Corner and sides of the box.
-    counts : ndarray of int, shape (d,)
-        Number of cells along each axis.
-    """
+    """Cells of equal size over the box of the points of a fit: its corner and sides (d,), and their numbers (d,)."""
 
     lower: FloatArray
     span: FloatArray
@@ -218,24 +210,15 @@ def _samples_in(inputs: FieldSet, start: int, n_rows: int) -> int:
 
 @dataclass(frozen=True, eq=False)
 class Group:
-    """Features of one kind: standardised, and turned to the components along which training samples spread.
+    """Features of one kind: standardised, and turned to the components along which training samples spread."""
 
-    Attributes
-    ----------
-    kind : {"params", "fields", "points", "tokens"}
-        What they describe.
-    mean, unit : ndarray of shape (r,)
-        Mean, and change that counts as one.
-    components : ndarray of shape (k - 1, r)
-        Orthonormal components with the largest variances.
-    size : float
-        Typical distance of neighbouring training samples, which the features are divided by.
-    """
-
+    #: What they describe: "params", "fields", "points" or "tokens".
     kind: str
+    #: Mean, and change that counts as one, (r,); and orthonormal components with the largest variances, (k - 1, r).
     mean: FloatArray
     unit: FloatArray
     components: FloatArray
+    #: Typical distance of neighbouring training samples, which the features are divided by.
     size: float = 1.0
 
     @classmethod
@@ -269,10 +252,8 @@ class Group:
         centred = np.where(np.isfinite(raw), raw - self.mean, 0.0)
         with np.errstate(over="ignore"):
             centred = np.clip(centred / self.unit, -_LARGEST, _LARGEST)
-        if by_row and len(raw):
-            inside = np.stack([self.components @ row for row in centred])
-        else:
-            inside = centred @ self.components.T
+        is_single = by_row and len(raw) > 0
+        inside = np.stack([self.components @ row for row in centred]) if is_single else centred @ self.components.T
         rest = np.sqrt(np.maximum((centred**2).sum(axis=1) - (inside**2).sum(axis=1), 0.0))
         found = np.concatenate([inside, rest[:, np.newaxis]], axis=1)
         with np.errstate(over="ignore"):
@@ -320,22 +301,12 @@ def _to_nearest(points: FloatArray, others: FloatArray, own: IntArray | None = N
 
 @dataclass(frozen=True, eq=False)
 class Reference:
-    """Training samples of a fit as points of a space of features.
-
-    Attributes
-    ----------
-    lattice : Lattice
-        Cells over the box of the fit.
-    groups : list of Group
-        Groups of features: of parameters, fields, points and tokens, in this order, as far as there are any.
-    points : ndarray of shape (n, k)
-        Features of the training samples that are kept.
-    own : ndarray of shape (n,)
-        Their scores, each by a space that was found without it.
-    """
+    """Training samples of a fit as points of a space of features."""
 
     lattice: Lattice
+    #: Groups of parameters, fields, points and tokens, in this order, as far as there are any.
     groups: list[Group]
+    #: Features (n, k) of the training samples that are kept, and their scores (n,), each by a space without it.
     points: FloatArray
     own: FloatArray
 
