@@ -28,17 +28,7 @@ _PART = 2000
 
 @dataclass(frozen=True)
 class ChannelSummary:
-    """Statistics of a channel, parameter or scalar over all samples and points.
-
-    Attributes
-    ----------
-    role : {"input", "parameter", "target", "scalar", "field"}
-        Use of the channel; ``"field"`` where no targets were named.
-    name : str
-        Name of the channel, or its number.
-    minimum, mean, maximum, deviation : float
-        Smallest value, mean, largest value and standard deviation.
-    """
+    """Statistics of a channel, parameter or scalar over all samples and points; a field where no targets were named."""
 
     role: str
     name: str
@@ -160,7 +150,7 @@ def describe_data(X: Any, y: Any = None, *, names: Sequence[str] | None = None, 
     if parameter_names is None:
         parameter_names = getattr(X, "columns", None)
     X, y, labels, findings = _without_gaps(X, y, names)
-    data = _read_without_targets(X) if y is None and not options.get("target_fields") else read(X, y, **options)
+    data = read(X, np.zeros(len(X))) if y is None and not options.get("target_fields") else read(X, y, **options)
     has_targets = y is not None or bool(options.get("target_fields"))
     return _described(data, labels, parameter_names, findings, has_targets=has_targets)
 
@@ -234,7 +224,7 @@ def describe_runs(
     X, _, labels, gaps = _without_gaps(X, None, [names[row] for row in kept])
     findings += [*gaps, *_findings_on_times(runs)]
     found = _described(
-        _read_without_targets(X), labels, parameter_names, findings, has_targets=False, n_frames=n_frames
+        read(X, np.zeros(len(X))), labels, parameter_names, findings, has_targets=False, n_frames=n_frames
     )
     advice = found.advice | {
         "estimator": (
@@ -345,11 +335,6 @@ def _finite_samples(value: Any) -> Any:
     if isinstance(value, np.ndarray) and value.dtype.kind in "fiub" and value.ndim:
         return np.isfinite(value).reshape(len(value), -1).all(axis=1)
     return None
-
-
-def _read_without_targets(X: Any) -> TrainingData:
-    """Read inputs alone, beside a target that says nothing."""
-    return read(X, np.zeros(len(X)))
 
 
 def _are_on_shared_points(inputs: FieldSet) -> bool:

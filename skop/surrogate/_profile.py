@@ -19,7 +19,7 @@ from typing import Any, Literal
 import numpy as np
 
 from skop._typing import FloatArray, IntArray
-from skop.data import Extremes, FieldSet, TrainingData, boxes
+from skop.data import Extremes, TrainingData, boxes
 
 __all__ = ["Column", "Finding", "Profile", "in_order", "is_even_in_logarithms", "labels_of"]
 
@@ -148,26 +148,26 @@ class Column:
         return low, mean, high, variance**0.5 if low < high else 0.0
 
 
-def _columns_of_fields(role: Role, fields: FieldSet | None, extremes: Extremes | None) -> list[Column]:
-    """Statistics of the channels of fields."""
-    if fields is None or extremes is None:
+def _columns(
+    role: Role, kind: str, extremes: Extremes | None, names: Sequence[Any] | None, counts: Any
+) -> list[Column]:
+    """Statistics of channels, or of columns of numbers, of which a sample has so many values."""
+    if extremes is None:
         return []
-    labels, weight = labels_of("channel", fields.channel_names, fields.n_channels), 1.0 * fields.n_points
     parts = zip(extremes.low.T, extremes.high.T, extremes.mean.T, extremes.size.T, strict=True)
-    names = fields.channel_names or labels
-    return [Column(role, label, name, *part, weight) for label, name, part in zip(labels, names, parts, strict=True)]
-
-
-def _columns_of_numbers(role: Role, kind: str, numbers: Any, names: Sequence[Any] | None) -> list[Column]:
-    """Statistics of the columns of numbers (n, p)."""
-    if numbers is None:
-        return []
-    table: FloatArray = np.asarray(numbers, dtype=np.float64).T
-    labels = labels_of(kind, names, len(table))
+    labels = labels_of(kind, names, extremes.low.shape[1])
     return [
-        Column(role, label, str(name), row, row, row, np.abs(row), np.ones(len(row)))
-        for label, name, row in zip(labels, labels if names is None else names, table, strict=True)
+        Column(role, label, str(name), *part, weight=np.asarray(counts, dtype=np.float64))
+        for label, name, part in zip(labels, labels if names is None else names, parts, strict=True)
     ]
+
+
+def _of_numbers(numbers: Any) -> Extremes | None:
+    """Statistics of numbers (n, p), one value each."""
+    if numbers is None:
+        return None
+    table: FloatArray = np.asarray(numbers, dtype=np.float64)
+    return Extremes(table, table, table, np.abs(table))
 
 
 def is_even_in_logarithms(numbers: FloatArray) -> Any:
@@ -241,13 +241,17 @@ class Profile:
     @cached_property
     def columns(self) -> list[Column]:
         """Statistics of the input channels, parameters, target channels and scalars, in this order."""
-        data, names = self.data, self.data.spec.target_form.scalar_names
-        kind = "column" if self.is_table else "parameter"
+        data, field, ones = self.data, self.data.targets.field, np.ones(len(self.inputs))
+        kind, scalars = "column" if self.is_table else "parameter", data.spec.target_form.scalar_names
         return [
-            *_columns_of_fields("input", data.inputs, data.input_extremes),
-            *_columns_of_numbers("parameter", kind, data.inputs.params, self.param_names),
-            *_columns_of_fields("target", data.targets.field, data.target_extremes),
-            *_columns_of_numbers("scalar", "scalar", data.targets.scalars, names),
+            *_columns("input", "channel", data.input_extremes, self.inputs.channel_names, self.inputs.n_points),
+            *_columns("parameter", kind, _of_numbers(self.inputs.params), self.param_names, ones),
+            *(
+                []
+                if field is None
+                else _columns("target", "channel", data.target_extremes, field.channel_names, field.n_points)
+            ),
+            *_columns("scalar", "scalar", _of_numbers(data.targets.scalars), scalars, ones),
         ]
 
     def of(self, *roles: str) -> list[Column]:
@@ -345,10 +349,10 @@ class Profile:
         for column in self.of("target"):
             results |= {f"the {word} of {column.label}": getattr(column, what) for what, word in words.items()}
         results |= {column.label: column.mean for column in self.of("scalar")}
-        for column in self.of("parameter"):
+        # Few different numbers, such as 0 and 1, can be the same by chance.
+        for column in (column for column in self.of("parameter") if len(np.unique(column.mean)) >= ENOUGH):
             for what, result in results.items():
-                # Few different numbers, such as 0 and 1, can be the same by chance.
-                if len(np.unique(column.mean)) >= ENOUGH and np.allclose(column.mean, result, rtol=_RESULT, atol=0):
+                if np.allclose(column.mean, result, rtol=_RESULT, atol=0):
                     text = (
                         f"{column.label} of X equals {what} of y in every sample: it is a result, which is not known "
                         "before a run, so that errors of held-out samples say nothing of new ones. Leave it out of X; "
@@ -390,8 +394,8 @@ class Profile:
 
     # ------------------------------------------------------------------ equal inputs
     @cached_property
-    def _repeated(self) -> tuple[int, list[tuple[int, int]]]:
-        """Number of pairs of samples that seem to have equal inputs, and those of the first ones that have."""
+    def _repeats(self) -> tuple[int, list[tuple[float, bool, int, int]]]:
+        """Number of pairs that seem to have equal inputs; of the first that have, how y differs, and if by too much."""
         extremes, inputs = self.data.input_extremes, self.inputs
         parts: list[Any] = [] if extremes is None else [extremes.low, extremes.high, extremes.mean, extremes.size]
         parts += [] if inputs.params is None else [inputs.params]
@@ -402,7 +406,13 @@ class Profile:
         for row, numbers in enumerate(np.concatenate(parts, axis=1)):
             if (earlier := first.setdefault(numbers.tobytes(), row)) != row:
                 pairs.append((earlier, row))
-        return len(pairs), [pair for pair in pairs[:READ] if self._are_equal(*pair)]
+        # Where every second measurement or more is repeated, it is to show how much these differ.
+        may_differ, found = self.is_table and 4 * len(pairs) >= len(inputs), []
+        for pair in (pair for pair in pairs[:READ] if self._are_equal(*pair)):
+            difference = self._difference(*pair)
+            is_other = self._scatters(*pair) if self.is_table else difference > ROUNDING
+            found.append((difference, is_other and not may_differ, *pair))
+        return len(pairs), found
 
     def _are_equal(self, row: int, other: int) -> bool:
         """Whether two samples have equal points and fields; their parameters are equal already."""
@@ -411,42 +421,28 @@ class Profile:
             return False
         return a.values is None or np.array_equal(a.values, np.asarray(b.values))
 
-    @cached_property
-    def _contradicting(self) -> list[tuple[float, tuple[int, int]]]:
-        """Pairs with equal inputs whose targets differ by more than they may, with the relative difference."""
-        count, equal = self._repeated
-        # Where every second measurement or more is repeated, it is to show how much these differ.
-        if self.is_table and 4 * count >= len(self.inputs):
-            return []
-        differences = [(self._difference(*pair), pair) for pair in equal]
-        return [
-            (difference, pair)
-            for difference, pair in differences
-            if (self._scatters(*pair) if self.is_table else difference > ROUNDING)
-        ]
-
     def _contradictions(self) -> list[Finding]:
         """Equal inputs with different targets."""
-        found = self._contradicting
+        n_pairs, found = self._repeats
+        found = [repeat for repeat in found if repeat[1]]
         if not found:
             return []
-        difference, pair = max(found)
+        difference, _, *pair = max(found)
         count = f"{len(found)} pairs of samples have" if len(found) > 1 else "two samples have"
-        more = " at least" if self._repeated[0] > READ and len(found) > 1 else ""
+        more = " at least" if n_pairs > READ and len(found) > 1 else ""
         text = (
             f"X is the same in {in_order([self.names[row] for row in pair])}, but y differs by {100 * difference:.2g} "
             f"%:{more} {count} equal inputs and different targets, of which a model can only predict one. Pass what "
             "differs between the runs as a further input, or leave one of them out."
         )
-        rows = [pair[0], pair[1], *(row for _, others in found for row in others)]
-        return [Finding("problem", text, tuple(self.names[row] for row in dict.fromkeys(rows)))]
+        rows = dict.fromkeys([*pair, *(row for _, _, *others in found for row in others)])
+        return [Finding("problem", text, tuple(self.names[row] for row in rows))]
 
     def _copies(self) -> list[Finding]:
         """Groups of samples with equal inputs, and targets that do not contradict."""
-        contradicting = {pair for _, pair in self._contradicting}
         groups: dict[int, list[int]] = {}
-        for row, other in self._repeated[1]:
-            if (row, other) not in contradicting:
+        for _, is_other, row, other in self._repeats[1]:
+            if not is_other:
                 groups.setdefault(row, [row]).append(other)
         found = []
         for rows in groups.values():
