@@ -232,9 +232,8 @@ def describe_runs(
             "TimeConditionedRegressor where inputs determine them (--time parameter)"
         )
     }
-    # Fields are targets too, and the batch size of a rollout counts runs, not frames.
-    for subject in ("targets", "batch_size"):
-        advice.pop(subject, None)
+    # Fields are targets too.
+    advice.pop("targets")
     times = runs[0].times[:n_frames]
     span = f"{n_frames} frame{'s' if n_frames > 1 else ''}, times {times[0]:g} to {times[-1]:g}"
     form = found.form.replace(" samples ", f" runs of {span}, ", 1)
@@ -378,16 +377,13 @@ def _advice(data: TrainingData, counts: IntArray, *, has_targets: bool) -> dict[
         )
     else:
         advice["estimator"] = "LaMORegressor; compare with classical models (skop compare)"
-    if spec.role != "features":
-        points = 2**17 if spec.geometry == "grid" else 2**12
-        batch = max(1, min(16, points // max(median, 1), n_samples // 8))
-        advice["batch_size"] = f"'auto', which takes {batch} here"
-        if spec.geometry == "points" and median > 2 * _PART:
+    if spec.role != "features" and spec.geometry == "points":
+        advice["subsample_points"] = "None: all points of a sample are few enough"
+        if median > 2 * _PART:
+            ratio = median / _PART
             advice["subsample_points"] = (
-                f"{_PART}: a training step then costs about {median / _PART:.0f} times less than with all points"
+                f"{_PART}: a training step then costs about {ratio:.0f} times less than with all points"
             )
-        elif spec.geometry == "points":
-            advice["subsample_points"] = "None: all points of a sample are few enough"
     if n_samples < _ROUGH:
         advice["samples"] = f"{n_samples} is a start; errors usually still fall a lot up to a few hundred"
     else:

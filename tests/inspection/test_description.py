@@ -166,7 +166,6 @@ def test_advice_follows_the_kind_of_the_data():
     coords = RNG.random((25, 2))
     fixed = describe_data(table, FieldSet(coords, RNG.random((80, 25, 1))))
     assert fixed.advice["estimator"].startswith("PODRegressor")
-    assert fixed.advice["batch_size"] == "'auto', which takes 10 here"
     mesh = meshio.Mesh(coords, [("vertex", np.arange(25)[:, None])])
     meshes = [meshio.Mesh(coords.copy(), mesh.cells, {"u": u}) for u in RNG.random((80, 25))]
     shared = describe_data(meshes, target_fields="u")
