@@ -55,7 +55,8 @@ class DataDescription:
     channels : tuple of ChannelSummary
         Statistics of inputs, parameters, targets and scalars.
     findings : tuple of Finding
-        Problems first.
+        Problems first: each has a `level`, ``"problem"`` or ``"notice"``, a `text`, and the names of the `samples`; one
+        about a number also `what` it is, and its `value` beside the `lowest` and `highest` of the others.
     advice : dict of str to str
         What to start with, by the name of a parameter or a subject.
     """

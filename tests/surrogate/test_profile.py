@@ -82,6 +82,23 @@ def test_a_field_in_another_unit_is_named(factor):
     assert "channel 1 (root mean square) is" in message
 
 
+def test_of_many_samples_three_are_named_in_words_and_all_in_the_finding():
+    X = FieldSet(POINTS, changed(RANDOM.random((40, 20, 1)), range(20, 25), 1e3))
+    (finding,) = Profile(read(X, RANDOM.random((40, 20, 1)))).problems()
+    assert finding.text.count("sample 2") == 3
+    assert "and 2 more is of another size" in finding.text
+    assert sorted(finding.samples) == [20, 21, 22, 23, 24]
+    assert finding.value > 100 * finding.highest
+
+
+def test_a_lone_point_that_all_samples_share_is_of_no_sample():
+    coords = np.concatenate([RANDOM.random((40, 2)), [[30.0, 0.5]]])
+    found = describe_data(FieldSet(coords, RANDOM.random((12, 41, 1)))).findings
+    (lone,) = (finding for finding in found if "far from all others" in finding.text)
+    assert (lone.level, lone.samples) == ("problem", ())
+    assert "points that all samples share" in lone.text
+
+
 def test_sizes_that_loads_explain_are_not_named():
     for scale in (RANDOM.random((100, 1, 1)), RANDOM.lognormal(size=(100, 1, 1))):
         values = scale * RANDOM.standard_normal((100, 20, 1))
