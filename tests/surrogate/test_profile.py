@@ -317,6 +317,31 @@ def test_new_samples_of_the_same_kind_are_inside(kind):
     assert warned <= 12
 
 
+@pytest.mark.parametrize(("n_samples", "most"), [(8, 0.06), (12, 0.1), (30, 0.04)])
+def test_ranges_of_few_samples_are_seldom_wrong(n_samples, most):
+    """Of 20 predictions of 50 samples for each kind."""
+    rng, warned = np.random.default_rng(5), []
+    for draw in KINDS.values():
+        for _ in range(20):
+            seen, new = (FieldSet(np.zeros((1, 1)), params=draw(rng, (count, 1))) for count in (n_samples, 50))
+            warned.append(bool(SeenRanges.from_fit(seen).findings(new, every=False)))
+    assert np.mean(warned) <= most
+
+
+def test_sizes_of_fields_may_differ_and_those_in_other_units_are_named():
+    """Of 30 samples of one shape; a field that is too small changes no range of values."""
+    rng, warned, missed = np.random.default_rng(6), [], []
+    for kind in ("uniform", "uniform away from zero", "lognormal", "exponential", "log-uniform over three decades"):
+        for _ in range(40):
+            sizes = KINDS[kind](rng, (80, 1, 1))
+            fields = FieldSet(np.array([[0.0], [1.0]]), sizes * [[1.0], [-1.0]])
+            seen = SeenRanges.from_fit(fields[:30], Extremes.of(fields[:30].values, fields))
+            warned.append(bool(seen.findings(fields[30:], every=False)))
+            missed.append(not seen.findings(fields[[30]].with_values(1e-3 * fields[[30]].values)))
+    assert np.mean(warned) <= 0.08
+    assert np.mean(missed) <= 0.4
+
+
 def test_what_lies_far_outside_is_named_for_every_kind():
     """A mistake of a factor 1,000 always, a third of an even range, and a factor of 3 over decades."""
     rng = np.random.default_rng(2)
