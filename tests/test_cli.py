@@ -957,7 +957,7 @@ def test_describe_says_steps_and_times_of_series(trajectories, tmp_path, capsys)
     for key, value in (("minimum", values.min()), ("mean", values.mean()), ("deviation", values.std())):
         assert start[key] == pytest.approx(value)
     findings = [(item["text"], item["samples"]) for item in found["findings"]]
-    assert [names for text, names in findings if "field 'u' of these" in text] == [["run_6.pvd"]]
+    assert [names for text, names in findings if "its channel 'u' (root" in text] == [["run_6.pvd"]]
     assert [names for text, names in findings if "changes in time" in text] == [["run_7.pvd"]]
     assert [names for text, names in findings if "NaN" in text] == [["run_8.pvd"]]
     assert any("frames are 0.5 to 1 apart in time" in text for text, _ in findings)

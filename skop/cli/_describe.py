@@ -120,7 +120,7 @@ def _read_what_can_be_read(files: list[Path], choice: Choice) -> tuple[Samples, 
                 read_samples([str(file)], replace(choice, params=None))
                 whole.append(file)
             except FieldDataError as failure:
-                findings.append(Finding("problem", str(failure).rstrip("."), (file.name,)))
+                findings.append(Finding("problem", f"{file.name}: {failure}", (file.name,)))
         if not whole or not findings:
             raise error
         return read_samples([str(file) for file in whole], choice), findings

@@ -22,9 +22,6 @@ from skop.data._meshes import MeshSamples, read_meshes
 from skop.data._pairing import Labels as Labels
 from skop.data._pairing import check_index as check_index
 from skop.data._pairing import pair_rows as pair_rows
-from skop.data._plausibility import odd_sizes as odd_sizes
-from skop.data._plausibility import result_among_parameters as result_among_parameters
-from skop.data._plausibility import warn_of_odd_data as warn_of_odd_data
 from skop.data._point_symmetry import PointSymmetries as PointSymmetries
 from skop.data._resampling import GridResampler, interpolate_fields
 from skop.data._resampling import query_points as query_points

@@ -19,15 +19,7 @@ __all__ = ["Extremes", "boxes"]
 
 @dataclass(frozen=True, eq=False)
 class Extremes:
-    """Statistics of the values of each sample, over its points: four tables of shape (n, c).
-
-    Attributes
-    ----------
-    low, high : ndarray of shape (n, c)
-        Lowest and highest value of each channel.
-    mean, size : ndarray of shape (n, c)
-        Mean, and root mean square.
-    """
+    """Lowest and highest value, mean and root mean square (n, c) of each channel of each sample, over its points."""
 
     low: FloatArray
     high: FloatArray

@@ -37,15 +37,15 @@ from skop.data import (
     refuse_mask,
     restore,
     series_files,
-    warn_of_odd_data,
 )
 from skop.estimators._parts import by_chunks
 from skop.estimators.files._file_checks import Held, checks, is_array
 from skop.estimators.files._persistence import ESTIMATORS, save_estimator
 from skop.exceptions import FieldDataError, each_warning_once, held_warnings, warn
 from skop.metrics import channel_sizes, relative_l2_error, relative_l2_score
-from skop.surrogate._domain import Finding, SeenRanges, ranges_of_outputs, warn_of_findings
+from skop.surrogate._domain import SeenRanges, warn_of_findings
 from skop.surrogate._novelty import Novelty, Reference, check_level, features, reference_of, warn_of_novelty
+from skop.surrogate._profile import Finding, Profile
 
 __all__ = [
     *("FieldRegressor", "checked_by_caller", "fit_estimator", "fitted_attributes", "labels_of_groups"),
@@ -345,7 +345,8 @@ class FieldRegressor(RegressorMixin, BaseEstimator):
         if not _is_checked.get():
             with each_warning_once():
                 columns = getattr(self, "feature_names_in_", None)
-                warn_of_odd_data(samples_with_weight(data, sample_weight), columns)
+                for finding in Profile(samples_with_weight(data, sample_weight), columns).problems():
+                    warn(str(finding))
         return data
 
     @property
@@ -412,11 +413,8 @@ class FieldRegressor(RegressorMixin, BaseEstimator):
 
     def _store_ranges(self, data: TrainingData, weight: FloatArray | None, earlier: SeenRanges | None) -> None:
         """Store the ranges of the samples with positive weight, joined with those of an earlier fit."""
-        used: Any = slice(None) if weight is None else np.flatnonzero(weight)
-        inputs, target = (None if held is None else held[used] for held in (data.input_extremes, data.target_extremes))
-        scalars = None if data.targets.scalars is None else data.targets.scalars[used]
-        seen = SeenRanges.from_fit(data.inputs if weight is None else data.inputs[used], inputs)
-        seen = replace(seen, outputs=ranges_of_outputs(target, scalars))
+        used = samples_with_weight(data, weight)
+        seen = SeenRanges.from_fit(used.inputs, used.input_extremes, used.target_extremes, used.targets.scalars)
         self.ranges_ = seen if earlier is None else earlier.joined(seen)
 
     def _store_reference(self, inputs: FieldSet, weight: FloatArray | None) -> None:
@@ -539,10 +537,12 @@ class FieldRegressor(RegressorMixin, BaseEstimator):
                 "estimator is none of skop; fit again."
             )
         found, files = self._findings(inputs, every=True), self._files(X, len(inputs))
-        table = pandas.DataFrame(found, columns=Finding._fields)
+        numbers = ("what", "value", "lowest", "highest", "excess")
+        rows = [item.samples[0] if item.samples else None for item in found]
+        table = pandas.DataFrame({"sample": rows} | {name: [getattr(item, name) for item in found] for name in numbers})
         if files is not None:
-            table.insert(1, "file", [None if item.sample is None else files[item.sample] for item in found])
-        return table.drop(columns="is_of_points").astype({"sample": "Int64"})
+            table.insert(1, "file", [None if row is None else files[row] for row in rows])
+        return table.astype({"sample": "Int64"})
 
     def _findings(self, inputs: FieldSet, *, every: bool) -> list[Finding]:
         """What is outside of what the fit has seen: all of it, or the furthest numbers."""
@@ -563,7 +563,8 @@ class FieldRegressor(RegressorMixin, BaseEstimator):
         found = self._findings(inputs, every=False)
         # Points outside of the box, and grids, have a warning of their own.
         is_told = self.spec_.geometry != "points" or any(finding.what.startswith("coordinate") for finding in found)
-        found = [finding for finding in found if not (finding.is_of_points and is_told)]
+        of_points = ("coordinate", "longest side", "spacing")
+        found = [finding for finding in found if not (is_told and finding.what.startswith(of_points))]
         warn_of_findings(found, self._files(X, len(inputs)) if found else None)
         return bool(found)
 

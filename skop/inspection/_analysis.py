@@ -18,6 +18,9 @@ __all__ = ["each_batch", "named", "network_name", "noted", "read_samples", "take
 
 T = TypeVar("T")
 
+#: Number of points that are evaluated or differentiated at once, which bounds the memory for intermediate results.
+_POINTS = 2**14
+
 
 def named(names: Sequence[str] | None, count: int, kind: str = "sample") -> tuple[str, ...]:
     """Names of samples or channels, or their numbers; FieldDataError unless there is one for each."""
@@ -34,8 +37,11 @@ def take(value: Any, rows: Any) -> Any:
     return [value[row] for row in rows] if isinstance(value, list) else value[rows]
 
 
-def read_samples(estimator: Any, X: Any, *, resample: bool = True) -> FieldSet:
-    """Read samples of the spacing of `fit`, and bring them to the grid of the network if it has one of its own."""
+def read_samples(estimator: Any, X: Any, *, resample: bool = True, on_grid_for: str | None = None) -> FieldSet:
+    """Read samples of the spacing of `fit`, and bring them to the grid of the network if it has one of its own.
+
+    An analysis that is named needs points on a grid.
+    """
     if not isinstance(estimator, OperatorRegressor):
         raise ValueError(
             f"estimator is a {type(estimator).__name__}, expected a LaMORegressor, GeoMaNORegressor, AMORegressor or "
@@ -45,11 +51,20 @@ def read_samples(estimator: Any, X: Any, *, resample: bool = True) -> FieldSet:
     inputs = estimator._read_inputs(X)[0]
     if resample and estimator.spec_.resampler is not None:
         inputs = estimator.spec_.resampler.to_grid(inputs)
-    factors = estimator.surrogate_.refine.factors(inputs)
+    factors, shape = estimator.surrogate_.refine.factors(inputs), inputs.grid_shape
     if max(factors) > 1:
         raise FieldDataError(
             f"X is {'x'.join(map(str, factors))} times finer than the training grid, where predict joins several "
             "predictions; pass X with the spacing of the training."
+        )
+    geometry = estimator.geometry_ if resample else estimator.spec_.geometry
+    if on_grid_for and (shape is None or geometry == "points" or len(shape) != inputs.n_dims):
+        who = "X lies" if shape is None else "the estimator was fitted"
+        remedy = "resample them with grid='auto'" if resample else "resample the fields onto a grid"
+        raise FieldDataError(
+            f"{who} on points that form no {inputs.n_dims}-D grid in C order, but a {on_grid_for} needs one; fit and "
+            "pass points of a grid (sort them by skop.data.find_grid(coords)[1], or state grid_shape in a FieldSet) "
+            f"with geometry='auto', or {remedy}."
         )
     return inputs
 
@@ -60,9 +75,9 @@ def network_name(network: torch.nn.Module) -> str:
 
 
 def each_batch(
-    estimator: Any, inputs: FieldSet, n_points: int, measure: Callable[[Any, int], T], *, gradients: bool = False
+    estimator: Any, inputs: FieldSet, measure: Callable[[Any, int], T], *, gradients: bool = False
 ) -> list[T]:
-    """Results of a function of (batch, its number of samples) for batches of so many points, without dropout.
+    """Results of a function of (batch, its number of samples) for all batches, without dropout.
 
     Over a base it is the whole network, whatever its share of the prediction is. All is restored afterwards.
     """
@@ -75,7 +90,8 @@ def each_batch(
         try:
             for share in shares:
                 share.fill_(1.0)
-            batches = estimator.surrogate_.loader(inputs).bounded_batches(n_points)
+            # Mixers may take packed samples apart, so that one at a time keeps a call of a mixer a layer.
+            batches = estimator.surrogate_.loader(inputs).bounded_batches(0 if inputs.is_ragged else _POINTS)
             return [measure(batch, len(indices)) for indices, batch in batches]
         finally:
             for share, values in zip(shares, held, strict=True):
@@ -85,18 +101,29 @@ def each_batch(
 
 
 def noted(
-    network: torch.nn.Module,
-    batch: Any,
+    estimator: Any,
+    inputs: FieldSet,
     kinds: tuple[str, ...],
-    measure: Callable[[str, torch.Tensor, GridShape | None], T],
-) -> list[T]:
-    """Results of a function of (kind, values, grid) for what the layers note of a batch, where it is of these kinds."""
-    found: list[T] = []
+    measure: Callable[[str, torch.Tensor, GridShape | None, int], T],
+    missing: str,
+) -> list[list[T]]:
+    """Results of a function of (kind, values, grid, number of samples) for what layers note, of each batch.
 
-    def observer(kind: str, values: torch.Tensor, grid: GridShape | None) -> None:
-        if kind in kinds:
-            found.append(measure(kind, values, grid))
+    Layers that note nothing of these kinds are an error, in words with a place for the name of the network.
+    """
 
-    with observe_features(observer):
-        network(**batch.inputs())
-    return found
+    def each_layer(batch: Any, n_samples: int) -> list[T]:
+        found: list[T] = []
+
+        def observer(kind: str, values: torch.Tensor, grid: GridShape | None) -> None:
+            if kind in kinds:
+                found.append(measure(kind, values, grid, n_samples))
+
+        with observe_features(observer):
+            estimator.module_(**batch.inputs())
+        return found
+
+    parts = each_batch(estimator, inputs, each_layer)
+    if not parts[0]:
+        raise ValueError(missing.format(network_name(estimator.module_)))
+    return parts

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -25,15 +26,16 @@ class Display:
     def _panels(
         self,
         ax: Any,
-        n_panels: int = 1,
+        titles: Sequence[str] = ("",),
         *,
         size: tuple[float, float],
         columns: int | None = None,
         layout: str = "constrained",
         what: str = "",
     ) -> Any:
-        """Return an array of axes, those passed or new ones of this size in inches each, and set `figure_`."""
+        """Return an array of axes with titles, those passed or new ones of this size in inches, and set `figure_`."""
         pyplot = import_optional("matplotlib.pyplot", purpose="draw figures")
+        n_panels = len(titles)
         if ax is None:
             columns = min(n_panels, columns or n_panels)
             rows = -(-n_panels // columns)
@@ -45,6 +47,9 @@ class Display:
         axes = np.asarray(ax, dtype=object).reshape(-1)
         if len(axes) != n_panels:
             raise ValueError(f"ax has {len(axes)} axes, expected {n_panels}{what}.")
+        for panel, title in zip(axes, titles, strict=True):
+            if title:
+                panel.set_title(title, fontsize="medium")
         self.figure_ = axes[0].figure
         return axes
 

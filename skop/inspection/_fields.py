@@ -286,10 +286,8 @@ class FieldErrorDisplay(Display):
         # The layout "compressed" keeps maps of equal aspect close together; curves fill their panels anyway.
         layout, height = ("constrained", 3.0) if on_line else ("compressed", 3.1)
         listed = f": {', '.join(titles)}"
-        self.axes_ = self._panels(ax, len(titles), size=(3.3, height), layout=layout, what=listed)
+        self.axes_ = self._panels(ax, titles, size=(3.3, height), layout=layout, what=listed)
         self.artists_ = self._draw_lines() if on_line else self._draw_maps(input_cmap, cmap, error_cmap)
-        for panel, title in zip(self.axes_, titles, strict=True):
-            panel.set_title(title, fontsize="medium")
         return self
 
     def _draw_lines(self) -> list[Any]:

@@ -13,17 +13,14 @@ import torch
 
 from skop._optional import import_optional
 from skop._typing import FloatArray, GridShape
-from skop.data import FieldSet
 from skop.exceptions import FieldDataError
-from skop.inspection._analysis import each_batch, network_name, noted, read_samples
+from skop.inspection._analysis import noted, read_samples
 from skop.inspection._display import Display
 
 __all__ = ["FrequencyResponse", "FrequencyResponseDisplay", "frequency_response"]
 
 #: Added to amplitudes before their logarithm (public code of Park and Kim).
 _EPSILON = 1e-6
-#: Number of points that are evaluated at once, which bounds the memory for feature maps.
-_POINTS = 2**14
 #: Kinds of feature maps that are analysed; blocks may note others, such as poles or latent tokens.
 _LAYERS = ("input", "mixer", "mlp")
 
@@ -121,38 +118,20 @@ def frequency_response(estimator: Any, X: Any) -> FrequencyResponse:
     >>> response.depth.tolist(), response.log_amplitudes.shape
     ([0.0, 0.25, 0.5, 0.75, 1.0], (5, 4))
     """
-    inputs = _read_grid(estimator, X)
+    inputs = read_samples(estimator, X, on_grid_for="frequency response")
     shape = inputs.grid_shape or ()
 
-    def sums(batch: Any, _: int) -> list[tuple[str, FloatArray]]:
-        def measure(kind: str, tokens: torch.Tensor, grid: GridShape | None) -> tuple[str, FloatArray]:
-            return kind, _log_amplitudes(tokens, grid or shape).sum(axis=0)
+    def sums(kind: str, tokens: torch.Tensor, grid: GridShape | None, _: int) -> tuple[str, FloatArray]:
+        return kind, _log_amplitudes(tokens, grid or shape).sum(axis=0)
 
-        return noted(estimator.module_, batch, _LAYERS, measure)
-
-    parts = each_batch(estimator, inputs, _POINTS, sums)
-    if not parts[0]:
-        raise ValueError(
-            f"the blocks of {network_name(estimator.module_)} do not state their feature maps; call "
-            "skop.modules.note_features after every residual branch."
-        )
+    missing = (
+        "the blocks of {} do not state their feature maps; call skop.modules.note_features after every residual branch."
+    )
+    parts = noted(estimator, inputs, _LAYERS, sums, missing)
     layers = tuple(kind for kind, _ in parts[0])
     means = np.sum([[values for _, values in part] for part in parts], axis=0) / len(inputs)
     steps, frequencies = (np.linspace(0.0, 1.0, count) for count in means.shape)
     return FrequencyResponse(steps, layers, frequencies, means - means[:, :1])
-
-
-def _read_grid(estimator: Any, X: Any) -> FieldSet:
-    """Read samples on a grid, as the network sees them."""
-    inputs = read_samples(estimator, X)
-    shape = inputs.grid_shape
-    if shape is None or estimator.geometry_ == "points" or len(shape) != inputs.n_dims:
-        raise FieldDataError(
-            f"the network reads X as {inputs.n_dims}-D points in no order, which have no Fourier transform; fit and "
-            "pass points of a grid in C order (sort them by skop.data.find_grid(coords)[1], or state grid_shape in a "
-            "FieldSet) with geometry='auto', or resample them with grid='auto'."
-        )
-    return inputs
 
 
 def _log_amplitudes(tokens: torch.Tensor, grid: GridShape) -> FloatArray:

@@ -14,15 +14,13 @@ import torch
 
 from skop._optional import import_optional
 from skop._typing import GridShape
-from skop.inspection._analysis import each_batch, network_name, noted, read_samples
+from skop.inspection._analysis import noted, read_samples
 from skop.inspection._display import Display
 
 __all__ = ["PoleDisplay", "learned_poles"]
 
 ComplexArray = npt.NDArray[np.complex128]
 
-#: Number of points that are evaluated at once, which bounds the memory for intermediate results.
-_POINTS = 2**14
 #: Largest number of panels side by side.
 _COLUMNS = 4
 _N_BINS = 20
@@ -83,25 +81,20 @@ def learned_poles(estimator: Any, X: Any) -> list[ComplexArray]:
     inputs = read_samples(estimator, X)
     estimator.surrogate_.refine.require_grid(inputs)
 
-    def poles(batch: Any, n_samples: int) -> list[ComplexArray]:
-        def measure(_: str, values: torch.Tensor, grid: GridShape | None) -> ComplexArray:
-            if values.ndim != 4 or len(values) != n_samples or values.shape[-1] != 2:
-                raise ValueError(
-                    f"a layer noted poles of shape {tuple(values.shape)} for {n_samples} samples, expected "
-                    f"({n_samples}, sets, poles, 2), with the real and imaginary parts on the last axis."
-                )
-            real, imaginary = values.cpu().double().unbind(-1)
-            return real.numpy() + 1j * imaginary.numpy()
+    def poles(_: str, values: torch.Tensor, grid: GridShape | None, n_samples: int) -> ComplexArray:
+        if values.ndim != 4 or len(values) != n_samples or values.shape[-1] != 2:
+            raise ValueError(
+                f"a layer noted poles of shape {tuple(values.shape)} for {n_samples} samples, expected "
+                f"({n_samples}, sets, poles, 2), with the real and imaginary parts on the last axis."
+            )
+        real, imaginary = values.cpu().double().unbind(-1)
+        return real.numpy() + 1j * imaginary.numpy()
 
-        return noted(estimator.module_, batch, ("poles",), measure)
-
-    # Mixers may take packed samples apart, so that one at a time keeps a call of a mixer a layer.
-    parts = each_batch(estimator, inputs, 0 if inputs.is_ragged else _POINTS, poles)
-    if not parts[0]:
-        raise ValueError(
-            f"the mixers of the {network_name(estimator.module_)} have no poles; fit an AMORegressor, or call "
-            'skop.modules.note_features("poles", ...) in a mixer of your own.'
-        )
+    missing = (
+        "the mixers of the {} have no poles; fit an AMORegressor, or call "
+        'skop.modules.note_features("poles", ...) in a mixer of your own.'
+    )
+    parts = noted(estimator, inputs, ("poles",), poles, missing)
     return [np.concatenate(layer) for layer in zip(*parts, strict=True)]
 
 
@@ -225,12 +218,10 @@ class PoleDisplay(Display):
                 f"poles has elements of the shapes {shapes[:3]}, expected a sequence with an array (samples, sets, "
                 "poles) for each layer, as learned_poles returns; put a single array into a list."
             )
-        each = ", one for each layer"
-        self.axes_ = self._panels(ax, len(self.poles), size=(2.7, 2.8), columns=_COLUMNS, what=each)
+        titles = [f"layer {number}" for number in range(1, len(shapes) + 1)]
+        self.axes_ = self._panels(ax, titles, size=(2.7, 2.8), columns=_COLUMNS, what=", one for each layer")
         draw = self._draw_disk if kind == "disk" else self._draw_radius
         self.artists_ = [draw(panel, np.asarray(own), cmap) for panel, own in zip(self.axes_, self.poles, strict=True)]
-        for number, panel in enumerate(self.axes_, start=1):
-            panel.set_title(f"layer {number}", fontsize="medium")
         if self.name is not None:
             self.figure_.suptitle(self.name)
         return self

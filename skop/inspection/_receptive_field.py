@@ -21,8 +21,6 @@ from skop.inspection._display import Display, draw_map, set_aspect
 
 __all__ = ["ReceptiveFieldDisplay", "receptive_field"]
 
-#: Number of points that are differentiated at once, which bounds the memory for intermediate results.
-_GRADIENT_POINTS = 2**14
 #: Tolerance for coordinates outside the grid, as a fraction of its extent.
 _SLACK = 1e-6
 #: Lower end of the logarithmic scale, as a fraction of the largest value.
@@ -98,21 +96,13 @@ def _measured(estimator: Any, X: Any, point: Any, layer: int | None) -> tuple[Fl
 
 def _read_grid(estimator: Any, X: Any, layer: int | None) -> FieldSet:
     """Read samples for a receptive field."""
-    inputs = read_samples(estimator, X, resample=False)
+    inputs = read_samples(estimator, X, resample=False, on_grid_for="receptive field")
     if inputs.n_channels == 0:
         raise FieldDataError("X has no input fields, so there is nothing to differentiate by; pass X with fields.")
     if layer is None and not estimator.spec_.n_outputs:
         raise FieldDataError(
             f"the estimator predicts {estimator.spec_.n_scalars} scalars of a sample, which belong to no point; pass "
             "layer=-1 for the features of the point's token after the last block."
-        )
-    shape = inputs.grid_shape
-    if shape is None or estimator.spec_.geometry == "points" or len(shape) != inputs.n_dims:
-        who = "X lies" if shape is None else "the estimator was fitted"
-        raise FieldDataError(
-            f"{who} on points that form no {inputs.n_dims}-D grid in C order, but a receptive field needs one; "
-            "resample the fields onto a grid, sort the points by skop.data.find_grid(coords)[1], or state grid_shape "
-            "in a FieldSet."
         )
     return inputs
 
@@ -168,7 +158,7 @@ def _mean_gradient(
             total += gradient.abs().sum(dim=(0, 2)).cpu().double().numpy().reshape(shape)
         return total, units.shape[1] * n_samples * batch.fields.shape[2]
 
-    sums, counts = zip(*each_batch(estimator, inputs, _GRADIENT_POINTS, summed, gradients=True), strict=True)
+    sums, counts = zip(*each_batch(estimator, inputs, summed, gradients=True), strict=True)
     return np.sum(sums, axis=0) / sum(counts)
 
 
@@ -366,12 +356,12 @@ class ReceptiveFieldDisplay(Display):
         planes = list(combinations(drawn, 2))
         n_panels = max(len(planes), 1)
         # The colour bar takes as much of a figure of any width.
-        self.axes_ = self._panels(ax, n_panels, size=(3.6 + 0.6 / n_panels, 3.4), what=", one for each panel")
+        titles = [self._title()] + [""] * (n_panels - 1)
+        self.axes_ = self._panels(ax, titles, size=(3.6 + 0.6 / n_panels, 3.4), what=", one for each panel")
         if planes:
             self._draw_maps(planes, log_scale, cmap)
         else:
             self._draw_line(drawn[0] if drawn else 0, log_scale)
-        self.axes_[0].set_title(self._title(), fontsize="medium")
         return self
 
     def _title(self) -> str:

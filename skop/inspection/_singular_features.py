@@ -206,7 +206,7 @@ class SingularFeatureDisplay(Display):
         on_line = self.coords.shape[1] == 1
         columns, layout = (2, "constrained") if on_line else (3, "compressed")
         options: dict[str, Any] = {"size": (3.3, 3.0), "columns": columns, "layout": layout}
-        panels = self._panels(ax, 2 * columns, what=f", in two rows of {columns}", **options)
+        panels = self._panels(ax, [""] * 2 * columns, what=f", in two rows of {columns}", **options)
         self.axes_ = panels.reshape(2, columns)
         fields, shape = (self.true_values, self.predicted_values), self.grid_shape
         self.fields_ = FieldErrorDisplay(

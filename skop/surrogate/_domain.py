@@ -15,96 +15,63 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from skop._typing import FloatArray, GridShape
 from skop.data import Extremes, FieldSet, PointSymmetries, Predictions, boxes, iterate_coords, iterate_rows
 from skop.exceptions import ExtrapolationWarning, FieldDataError, ResolutionWarning, warn
+from skop.surrogate._profile import (
+    FEW,
+    NAMED,
+    ONE_SIZE,
+    OTHER_UNIT,
+    READ,
+    ROUNDING,
+    Finding,
+    is_even_in_logarithms,
+    labels_of,
+)
 
-__all__ = ["Domain", "Finding", "SeenRanges", "is_even_in_logarithms", "ranges_of_outputs", "warn_of_findings"]
+__all__ = ["Domain", "SeenRanges", "warn_of_findings"]
 
-#: Largest distance of a point from the straight line of its grid, in grid spacings.
-_BENT = 0.01
-#: Largest distance between the lines of a grid and those of a fit with as many lines, in grid spacings.
-_SAME_LINE = 0.05
-#: Points may lie outside the box of the fit by this part of its extent.
-_OUTSIDE = 0.05
-#: Parameters may lie outside their range by the larger of two parts of it: the first number, and the second divided by
-#: the number of samples n, since few samples cover less of a design. A new uniform number is further outside than 8 / n
-#: with a probability of exp(-8) / n.
-_PARAMETER, _PARAMETER_OF_FEW = 0.05, 8.0
-#: Additional part for a parameter whose distribution has tails, so that normal numbers are rarely outside.
-_PARAMETER_WITH_TAILS = 0.6
-#: Values of fields may lie outside their range by this part of it.
-_FIELD = 1.0
-#: Do not compare by logarithms if the largest number is at most this multiple of the smallest.
-_SPANS = 3.0
-#: A distribution has no tails up to the first kurtosis, and tails from the second on. Uniform numbers have 1.8, normal
-#: numbers 3. Of 100 samples, one of twenty uniform designs is above 2.03, and one of a hundred normal ones below 2.22.
-_KURTOSIS = 2.0, 2.2
-#: A positive parameter may be this many times smaller than any in the fit, if the smallest in the fit exceeds this
-#: number divided by n, times the largest.
-_SMALLER, _ENDS_ABOVE = 30.0, 5.0
-#: Sizes of fields may lie outside their range by this part of the range, in logarithms, times a factor.
-_SIZE_PART, _SIZE_FACTOR = 0.5, 2.0
-#: A sample, or the distance of its points, may be this many times larger or smaller than any in the fit.
-_SCALE_FACTOR = 3.0
-#: Warn of a prediction outside the range of y in the fit by more than this multiple of the range.
-_FAR_OUTPUT = 10.0
-#: With fewer samples than this, report only numbers that are outside by the second number times the largest size.
-_FEW, _FEW_FACTOR = 10, 3.0
-#: Relative rounding of numbers that were all equal in the fit.
-_ROUNDING = 1e-6
-#: Largest number of samples that are read from a file to warn about a prediction.
-_READ = 64
-#: Largest number of things that one warning names.
-_NAMED = 3
+#: Part of the range of a fit, or of a spacing of its grid, by which numbers may be outside, or off their line.
+_MARGIN = 0.05
+#: Parameters may be outside by this number divided by the number of samples n too, since few samples cover less of a
+#: design: a new uniform number is further outside than 8 / n of the range with a probability of exp(-8) / n.
+_OF_FEW = 8.0
+#: Further part for a parameter whose distribution has tails, so that normal numbers are rarely outside; and the
+#: kurtosis up to which it has none, and from which it has. Uniform numbers have 1.8, normal numbers 3. Of 100 samples,
+#: one of twenty uniform designs is above 2.03, and one of a hundred normal ones below 2.22.
+_TAILS, _KURTOSIS = 0.6, (2.0, 2.2)
+#: Part of the range of sizes of fields, in logarithms, by which a size may be outside. The whole range would miss two
+#: thirds of the factors of 1000 in 100 samples in place of a quarter.
+_SIZES = 0.5
+#: Multiple of the range of y by which a prediction may be outside, unless the model is wrong.
+_OUTPUTS = 10.0
 
 
 @dataclass(frozen=True, eq=False)
 class Domain:
-    """The points of a fit.
+    """The points of a fit."""
 
-    Attributes
-    ----------
-    lower, upper : ndarray of shape (d,)
-        Corners of their box.
-    axes : tuple of int or None
-        Coordinate along which each axis of the grid runs; None where the samples share no straight grid.
-    lines : tuple of ndarray or None
-        Values of that coordinate along each axis.
-    points : ndarray of shape (P, d) or None
-        The points themselves, where predictions must be at these and in their order.
-    reach : tuple of two ndarrays of shape (d,) or None
-        Corners of the box of the target fields, where these are on points of their own, with a margin.
-    """
-
+    #: Corners (d,) of their box.
     lower: FloatArray
     upper: FloatArray
+    #: Coordinate along which each axis of a straight grid runs, and its values; None where the samples share none.
     axes: tuple[int, ...] | None = None
     lines: tuple[FloatArray, ...] | None = None
+    #: The points (P, d) themselves, where predictions must be at these and in their order.
     points: FloatArray | None = None
+    #: Corners (d,) of the box of target fields on points of their own, with a margin.
     reach: tuple[FloatArray, FloatArray] | None = None
 
     @classmethod
     def from_fit(cls, inputs: FieldSet, geometry: str, *, is_tied: bool = False) -> Domain:
-        """Describe the points of training samples.
+        """Describe the points of training samples, which the model is tied to if it has statistics of single points.
 
-        Parameters
-        ----------
-        inputs : FieldSet
-            The samples.
-        geometry : {"grid", "structured", "points"}
-            Reading of their points; ``"grid"`` for points that are bent has no lines.
-        is_tied : bool, default=False
-            Whether the model holds statistics of single points, and can predict at these only.
-
-        Returns
-        -------
-        Domain
-            The points.
+        The geometry is how the points are read; a bent ``"grid"`` has no lines.
         """
         lower, upper = _box_of(inputs)
         grid = inputs.grid_shape
@@ -123,7 +90,7 @@ class Domain:
     def with_targets(self, targets: FieldSet) -> Domain:
         """Return the domain of a fit whose target fields are on points of their own, these and earlier ones."""
         lower, upper = _box_of(targets)
-        slack = _OUTSIDE * (upper - lower)
+        slack = _MARGIN * (upper - lower)
         lower, upper = lower - slack, upper + slack
         if self.reach is not None:
             lower, upper = np.minimum(lower, self.reach[0]), np.maximum(upper, self.reach[1])
@@ -138,23 +105,10 @@ class Domain:
         return replace(self, lower=moved.min(axis=0), upper=moved.max(axis=0), reach=reach)
 
     def check(self, inputs: FieldSet) -> bool:
-        """Compare the points of a prediction with those of the fit.
+        """Warn if the points of a prediction lie elsewhere than those of the fit, and tell it.
 
-        Parameters
-        ----------
-        inputs : FieldSet
-            Samples, on a grid of as many axes as in the fit where that was on one.
-
-        Returns
-        -------
-        bool
-            Whether a `ResolutionWarning` was issued, as the points lie elsewhere.
-
-        Raises
-        ------
-        FieldDataError
-            If the fit was on a straight grid, and the points are on one that is bent, exchanges axes, or
-            runs backwards; or if they are not the points to which a model is tied.
+        Points on a grid that is bent, exchanges axes or runs backwards, and points to which a model is not tied, are an
+        error.
         """
         words = ""
         if inputs.shared_coords or inputs.in_memory:
@@ -174,7 +128,7 @@ class Domain:
         """Difference between points (of samples from a number on) and the fit, in words; empty if there is none."""
         if self.points is not None:
             extent = self.upper - self.lower
-            if points.shape[1:] != self.points.shape or (np.abs(points - self.points) > 1e-6 * extent).any():
+            if points.shape[1:] != self.points.shape or (np.abs(points - self.points) > ROUNDING * extent).any():
                 raise FieldDataError(
                     "X lies on other points than the fit, or on the same points in another order, but the scaling "
                     "'point' has statistics of each single point; bring X to the points of the fit, or fit with "
@@ -217,7 +171,7 @@ class Domain:
             expected = np.interp(places, np.arange(len(line)), line)
             spacing = np.abs(np.diff(line)).mean()
             # Grids without end points, such as periodic ones, end elsewhere when they are refined.
-            slack = _SAME_LINE * spacing if grid[axis] == len(line) else max(spacing, np.abs(np.diff(found)).mean())
+            slack = _MARGIN * spacing if grid[axis] == len(line) else max(spacing, np.abs(np.diff(found)).mean())
             differs |= bool((np.abs(found - expected) > slack).any())
         if not differs:
             return ""
@@ -230,103 +184,43 @@ class Domain:
     def _outside(self, points: FloatArray) -> str:
         """Box of points that leave the box of the fit, in words; empty if they are inside."""
         lower, upper = _corners(points)
-        slack = _slack_of_box(np.stack([self.lower, self.upper]))
-        if (lower >= self.lower - slack).all() and (upper <= self.upper + slack).all():
+        low, high = _limits_of_box(np.stack([self.lower, self.upper]))
+        if (lower >= low).all() and (upper <= high).all():
             return ""
         box, fitted = _boxes(lower, upper, self.lower, self.upper)
         return f"has points in the box {box}, but those of the fit lie in {fitted}"
 
 
-class Finding(NamedTuple):
-    """A number outside of the ranges of a fit.
-
-    Attributes
-    ----------
-    sample : int or None
-        Index of the sample; None where it holds for all, as samples share their points.
-    what : str
-        Name of the parameter, channel, coordinate or time.
-    value : float
-        Number that is outside.
-    lowest, highest : float
-        Range of the fit.
-    excess : float
-        Distance to this range, as a multiple of its width; infinite if all numbers of the fit were equal.
-    is_of_points : bool
-        Whether it is about the points of the sample and not about its values.
-    """
-
-    sample: int | None
-    what: str
-    value: float
-    lowest: float
-    highest: float
-    excess: float
-    is_of_points: bool = False
-
-
+# ---------------------------------------------------------------------- ranges
 @dataclass(frozen=True, eq=False)
 class SeenRanges:
-    """Ranges of the inputs of a fit, two rows each: the lowest and the highest.
-
-    Attributes
-    ----------
-    n_samples : int
-        Number of samples.
-    params : ndarray of shape (2, p) or None
-        Global parameters, or the features of a table.
-    tailed : ndarray of shape (p,) or None
-        1 for parameters whose distribution has tails, as measured data have, 0 for those of a design, or between.
-    medians : ndarray of shape (p,) or None
-        Medians of the parameters.
-    in_logarithms : ndarray of shape (p,) or None
-        1 for parameters of one sign whose logarithms are spread more evenly than they are themselves, so that distances
-        from the range are those of logarithms; otherwise 0.
-    outputs : ndarray of shape (2, q + s) or None
-        Values of the target fields, and scalars.
-    values, sizes : ndarray of shape (2, c) or None
-        Values of the input fields, and root mean squares of the fields of a sample.
-    coords : ndarray of shape (2, d)
-        Coordinates.
-    sides : ndarray of shape (2, 1)
-        Longest side of the box of a sample.
-    spacing : ndarray of shape (2, 1)
-        Mean distance of neighbouring points of a sample.
-    times : ndarray of shape (2, 1) or None, default=None
-        Times of the frames, for estimators that predict at given times.
-    """
+    """Ranges of the inputs of a fit, two rows each: the lowest and the highest."""
 
     n_samples: int
+    #: Global parameters, or the features of a table, (2, p).
     params: FloatArray | None
+    #: 1 for parameters whose distribution has tails, as measured data have, 0 for those of a design, or between, (p,).
     tailed: FloatArray | None
+    #: Values of the input fields, and root mean squares of the fields of a sample, (2, c).
     values: FloatArray | None
     sizes: FloatArray | None
+    #: Coordinates (2, d), and of a sample the longest side of the box and the mean distance of neighbours, (2, 1).
     coords: FloatArray
     sides: FloatArray
     spacing: FloatArray
+    #: Times of the frames (2, 1), for estimators that predict at given times.
     times: FloatArray | None = None
+    #: Medians of the parameters (p,), and 1 for those that are compared by logarithms, which are spread more evenly.
     medians: FloatArray | None = None
     in_logarithms: FloatArray | None = None
+    #: Values of the target fields, and scalars, (2, q + s).
     outputs: FloatArray | None = None
 
     @classmethod
-    def from_fit(cls, inputs: FieldSet, extremes: Extremes | None, times: FloatArray | None = None) -> SeenRanges:
-        """Describe the inputs of a fit.
-
-        Parameters
-        ----------
-        inputs : FieldSet
-            Samples.
-        extremes : Extremes or None
-            Statistics of their fields; None without fields.
-        times : ndarray of shape (S,) or None, default=None
-            Times of the frames.
-
-        Returns
-        -------
-        SeenRanges
-            Their ranges.
-        """
+    def from_fit(
+        cls, inputs: FieldSet, extremes: Extremes | None = None, targets: Extremes | None = None, scalars: Any = None
+    ) -> SeenRanges:
+        """Describe the inputs of a fit, by statistics of their fields too, and its target fields and scalars."""
         params = None if inputs.params is None else np.asarray(inputs.params, dtype=np.float64)
         spread: dict[str, Any] = {"tailed": None}
         if params is not None:
@@ -334,42 +228,38 @@ class SeenRanges:
             scaled = np.where(in_logarithms, np.log(np.abs(np.where(params == 0, 1.0, params))), params)
             tailed = np.interp(_kurtosis(scaled), _KURTOSIS, (0.0, 1.0))
             spread = {"tailed": tailed, "in_logarithms": 1.0 * in_logarithms, "medians": np.median(params, axis=0)}
+        outputs = [] if targets is None else [_values_of(targets)]
+        outputs += [] if scalars is None else [_range(np.asarray(scalars, dtype=np.float64))]
         lower, upper = boxes(inputs)
         return cls(
             n_samples=len(inputs),
             params=None if params is None else _range(params),
-            values=None if extremes is None else np.stack([extremes.low.min(axis=0), extremes.high.max(axis=0)]),
+            values=None if extremes is None else _values_of(extremes),
             sizes=None if extremes is None else _range(extremes.size),
             coords=np.stack([lower.min(axis=0), upper.max(axis=0)]),
             sides=_range((upper - lower).max(axis=1, keepdims=True)),
             spacing=_range(_mean_spacing(inputs, lower, upper)),
-            times=None if times is None else _range(times[:, np.newaxis]),
+            outputs=np.concatenate(outputs, axis=1) if outputs else None,
             **spread,
         )
 
     def warn_of_outputs(self, found: Predictions) -> None:
         """Warn if a prediction is far outside the range of y in the fit, although X may be inside its ranges.
 
-        Parameters
-        ----------
-        found : Predictions
-            Outputs of n samples; outputs with another number of channels are ignored.
+        Outputs with another number of channels than in the fit are ignored.
         """
         parts = [
             np.reshape(part, (-1, np.shape(part)[-1])) for part in (found.fields, found.scalars) if part is not None
         ]
-        if (
-            self.outputs is None
-            or self.n_samples < _FEW
-            or sum(part.shape[1] for part in parts) != self.outputs.shape[1]
-        ):
+        count = sum(part.shape[1] for part in parts)
+        if self.outputs is None or self.n_samples < FEW or count != self.outputs.shape[1]:
             return
         low, high = self.outputs
         extremes = np.concatenate([_range(part) for part in parts if len(part)], axis=1)
         excess = np.maximum(low - extremes[0], extremes[1] - high)
-        width = np.where(high - low > _ROUNDING * np.maximum(np.abs(low), np.abs(high)), high - low, np.inf)
+        width = np.where(high - low > ROUNDING * np.maximum(np.abs(low), np.abs(high)), high - low, np.inf)
         worst = int(np.argmax(excess / width))
-        if excess[worst] > _FAR_OUTPUT * width[worst]:
+        if excess[worst] > _OUTPUTS * width[worst]:
             n_channels = 0 if found.fields is None else np.shape(found.fields)[-1]
             what = f"channel {worst}" if worst < n_channels else f"scalar {worst - n_channels}"
             value = extremes[int(extremes[1, worst] - high[worst] == excess[worst]), worst]
@@ -398,41 +288,25 @@ class SeenRanges:
     def findings(
         self, inputs: FieldSet, *, names: Any = None, times: FloatArray | None = None, every: bool = True
     ) -> list[Finding]:
-        """Find the numbers of a prediction that are outside of the ranges.
+        """Find the numbers of a prediction that are outside of the ranges and their tolerances.
 
-        Parameters
-        ----------
-        inputs : FieldSet
-            Samples of the prediction.
-        names : sequence of str or None, default=None
-            Names of the global parameters.
-        times : ndarray of shape (S,) or None, default=None
-            Times at which frames are predicted.
-        every : bool, default=True
-            Whether to find every number that is outside. Otherwise the lowest and the highest of each kind are enough,
-            and fields that are in a file are read in part only.
-
-        Returns
-        -------
-        list of Finding
-            Numbers outside of the ranges and their tolerances.
+        Names are those of the global parameters, times those of the predicted frames. Without `every` the lowest and
+        the highest of each kind are enough, and fields that are in a file are read in part only.
         """
         found: list[Finding] = []
         if self.params is not None and self.tailed is not None and inputs.params is not None:
-            labels = [f"parameter {number}" for number in range(self.params.shape[1])]
-            if names is not None and len(names) == len(labels):
-                labels = [f"parameter {name!r}" for name in names]
+            count = self.params.shape[1]
+            labels = labels_of("parameter", names if names is not None and len(names) == count else None, count)
             numbers = np.asarray(inputs.params, dtype=np.float64)
             limits = self._limits_of_parameters(self.params, self.tailed)
             found += _beyond(numbers, numbers, self.params, limits, labels, every)
         if self.values is not None and self.sizes is not None:
             found += self._findings_of_fields(inputs, self.values, self.sizes, every)
         if times is not None and self.times is not None:
-            column, slack = np.sort(times)[:, np.newaxis], _slack_of_box(self.times)
-            limits = np.stack([self.times[0] - slack, self.times[1] + slack])
-            beyond = _beyond(column, column, self.times, limits, ["time"], every)
+            column = np.sort(times)[:, np.newaxis]
+            beyond = _beyond(column, column, self.times, _limits_of_box(self.times), ["time"], every)
             # Times are those of all samples.
-            found += [finding._replace(sample=None) for finding in beyond]
+            found += [replace(finding, samples=()) for finding in beyond]
         return found + self._findings_of_points(inputs, every)
 
     def _limits_of_parameters(self, params: FloatArray, tailed: FloatArray) -> FloatArray:
@@ -440,7 +314,7 @@ class SeenRanges:
         low, high = params
         in_logarithms = np.zeros(len(low), bool) if self.in_logarithms is None else self.in_logarithms > 0
         medians = (low + high) / 2 if self.medians is None else self.medians
-        part = tailed * _PARAMETER_WITH_TAILS + max(_PARAMETER, _PARAMETER_OF_FEW / self.n_samples)
+        part = tailed * _TAILS + max(_MARGIN, _OF_FEW / self.n_samples)
         # Twice the distance of an end from the median is the range of an even design, and the longer side is that of a
         # longer tail.
         lowest, highest = (end + 2 * part * (end - medians) for end in (low, high))
@@ -452,50 +326,44 @@ class SeenRanges:
         # Numbers of one sign whose range ends well above zero are compared by their ratios too, since a difference says
         # little of a thickness in another unit.
         inner, outer = np.minimum(np.abs(low), np.abs(high)), np.maximum(np.abs(low), np.abs(high))
-        ends_above = (low * high > 0) & (inner * self.n_samples > _ENDS_ABOVE * outer) & ~in_logarithms
-        nearest = np.where(ends_above, np.sign(high) * inner / _SMALLER, np.nan)
+        ends_above = (low * high > 0) & (inner * self.n_samples > _OF_FEW * outer) & ~in_logarithms
+        nearest = np.where(ends_above, np.sign(high) * inner / OTHER_UNIT, np.nan)
         lowest = np.where(high > 0, np.fmax(lowest, nearest), lowest)
         highest = np.where(high < 0, np.fmin(highest, nearest), highest)
         return np.stack([lowest, highest])
 
     def _slack_of_few(self, ranges: FloatArray) -> FloatArray:
         """Tolerance beyond ranges ``(2, k)``: that of rounding, and much more after a fit of few samples."""
-        largest = np.abs(ranges).max(axis=0)
-        return largest * (_FEW_FACTOR if self.n_samples < _FEW else _ROUNDING)
+        return np.abs(ranges).max(axis=0) * (ONE_SIZE if self.n_samples < FEW else ROUNDING)
 
     def _findings_of_fields(
         self, inputs: FieldSet, values: FloatArray, sizes: FloatArray, every: bool
     ) -> list[Finding]:
         """Values and sizes of fields outside of the ranges."""
         rows = np.arange(len(inputs))
-        if not every and not inputs.in_memory and len(rows) > _READ:
-            rows = np.unique(np.linspace(0, len(rows) - 1, _READ).astype(int))
+        if not every and not inputs.in_memory and len(rows) > READ:
+            rows = np.unique(np.linspace(0, len(rows) - 1, READ).astype(int))
             inputs = inputs[rows]
         parts = [Extremes.of(piece, inputs, start) for start, piece in iterate_rows(inputs)]
         if not parts:
             return []
-        extremes = Extremes.joined(parts)
-        names = inputs.channel_names or range(values.shape[1])
-        labels = [f"channel {name!r}" for name in names]
-        slack = _FIELD * np.ptp(values, axis=0) + self._slack_of_few(values)
-        limits = np.stack([values[0] - slack, values[1] + slack])
-        found = _beyond(extremes.low, extremes.high, values, limits, labels, every)
+        extremes, labels = Extremes.joined(parts), labels_of("channel", inputs.channel_names, values.shape[1])
+        # Values may be outside by their range.
+        slack = np.ptp(values, axis=0) + self._slack_of_few(values)
+        found = _beyond(extremes.low, extremes.high, values, values + slack * [[-1], [1]], labels, every)
         # One finding is enough for a field that is larger altogether.
-        known = {(finding.sample, finding.what) for finding in found}
-        larger = _beyond(extremes.size, extremes.size, sizes, self._limits_of_sizes(sizes), labels, every)
-        found += [
-            finding._replace(what=f"size of {finding.what}")
-            for finding in larger
-            if (finding.sample, finding.what) not in known
-        ]
-        return [finding._replace(sample=int(rows[finding.sample])) for finding in found if finding.sample is not None]
+        known = {(finding.samples, finding.what) for finding in found}
+        for finding in _beyond(extremes.size, extremes.size, sizes, self._limits_of_sizes(sizes), labels, every):
+            if (finding.samples, finding.what) not in known:
+                found.append(replace(finding, what=f"size of {finding.what}"))
+        return [replace(finding, samples=tuple(int(rows[row]) for row in finding.samples)) for finding in found]
 
     def _limits_of_sizes(self, sizes: FloatArray) -> FloatArray:
         """Smallest and largest sizes ``(2, c)`` without a finding."""
         low, high = sizes
         with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
-            factor = _SIZE_FACTOR * (high / low) ** _SIZE_PART
-        factor *= _FEW_FACTOR if self.n_samples < _FEW else 1.0
+            factor = ONE_SIZE * (high / low) ** _SIZES
+        factor *= ONE_SIZE if self.n_samples < FEW else 1.0
         # If the fit had a field of zeros, only the range of the values is checked.
         is_defined = np.isfinite(factor)
         factor = np.where(is_defined, factor, 1.0)
@@ -504,92 +372,44 @@ class SeenRanges:
     def _findings_of_points(self, inputs: FieldSet, every: bool) -> list[Finding]:
         """Coordinates, and scales of the points of samples, outside of the ranges."""
         lower, upper = boxes(inputs)
-        slack = _slack_of_box(self.coords)
-        limits = np.stack([self.coords[0] - slack, self.coords[1] + slack])
         labels = [f"coordinate {axis}" for axis in range(inputs.n_dims)]
-        found = _beyond(lower, upper, self.coords, limits, labels, every)
-        sides = (upper - lower).max(axis=1, keepdims=True)
-        for numbers, ranges, label in (
-            (sides, self.sides, "longest side"),
-            (_mean_spacing(inputs, lower, upper), self.spacing, "spacing"),
-        ):
+        found = _beyond(lower, upper, self.coords, _limits_of_box(self.coords), labels, every)
+        sides, spacing = (upper - lower).max(axis=1, keepdims=True), _mean_spacing(inputs, lower, upper)
+        for numbers, ranges, label in ((sides, self.sides, "longest side"), (spacing, self.spacing, "spacing")):
             if ranges[0].item() > 0:
-                limits = np.stack([ranges[0] / _SCALE_FACTOR, ranges[1] * _SCALE_FACTOR])
+                limits = np.stack([ranges[0] / ONE_SIZE, ranges[1] * ONE_SIZE])
                 found += _beyond(numbers, numbers, ranges, limits, [label], every)
-        shared = inputs.shared_coords
-        return [finding._replace(is_of_points=True, sample=None if shared else finding.sample) for finding in found]
-
-
-def ranges_of_outputs(extremes: Extremes | None, scalars: FloatArray | None) -> FloatArray | None:
-    """Return the ranges of the targets of a fit.
-
-    Parameters
-    ----------
-    extremes : Extremes or None
-        Statistics of the target fields; None without any.
-    scalars : ndarray of shape (n, s) or None
-        Target scalars.
-
-    Returns
-    -------
-    ndarray of shape (2, q + s) or None
-        Lowest and highest values; None without targets.
-    """
-    parts = [] if extremes is None else [np.stack([extremes.low.min(axis=0), extremes.high.max(axis=0)])]
-    parts += [] if scalars is None else [_range(np.asarray(scalars, dtype=np.float64))]
-    return np.concatenate(parts, axis=1) if parts else None
+        return [replace(finding, samples=()) for finding in found] if inputs.shared_coords else found
 
 
 def warn_of_findings(found: list[Finding], files: Sequence[str] | None = None) -> None:
-    """Warn once about all numbers outside of the training ranges, with the furthest number of each kind.
-
-    Parameters
-    ----------
-    found : list of Finding
-        Numbers outside of the ranges; an empty list causes no warning.
-    files : sequence of str or None, default=None
-        Files of the samples, if they came as such.
-    """
+    """Warn once about all numbers outside of the ranges, with the furthest of each kind, by files if there are any."""
     worst: dict[str, Finding] = {}
     for finding in found:
         if finding.what not in worst or finding.excess > worst[finding.what].excess:
             worst[finding.what] = finding
     if not worst:
         return
-    ordered = sorted(worst.values(), key=lambda finding: -finding.excess)
-    words = "; ".join(_in_words(finding, files) for finding in ordered[:_NAMED])
-    if len(ordered) > _NAMED:
-        words += f"; and {len(ordered) - _NAMED} more"
+    words = []
+    for finding in sorted(worst.values(), key=lambda finding: -finding.excess):
+        names = finding.samples if files is None else [f"sample {row} ({files[row]})" for row in finding.samples]
+        words.append(str(replace(finding, samples=tuple(names))))
+    words[NAMED:] = [f"and {len(words) - NAMED} more"] if len(words) > NAMED else []
     warn(
-        f"X is outside of what the fit has seen: {words}. Predictions there are extrapolated: check the units; "
-        "check(X) of the estimator lists all that is outside.",
+        f"X is outside of what the fit has seen: {'; '.join(words)}. Predictions there are extrapolated: check the "
+        "units; check(X) of the estimator lists all that is outside.",
         ExtrapolationWarning,
     )
-
-
-def _in_words(finding: Finding, files: Sequence[str] | None) -> str:
-    """A finding in words."""
-    lowest, highest, value = _distinct(finding.lowest, finding.highest, finding.value)
-    place = "" if finding.sample is None else f" in sample {finding.sample}"
-    if files is not None and finding.sample is not None:
-        place += f" ({files[finding.sample]})"
-    seen = f"always {lowest}" if finding.lowest == finding.highest else f"{lowest} to {highest}"
-    beyond = "" if np.isinf(finding.excess) else f" ({finding.excess:.2g} times this range outside)"
-    return f"{finding.what} is {value}{place}, in the fit {seen}{beyond}"
-
-
-def _distinct(*numbers: float) -> list[str]:
-    """Numbers in words, with as many digits as tell them apart."""
-    for digits in range(3, 16):
-        words = [f"{number:.{digits}g}" for number in numbers]
-        if len(set(words)) == len(set(numbers)):
-            break
-    return words
 
 
 def _range(numbers: FloatArray) -> FloatArray:
     """Lowest and highest ``(2, k)`` of numbers ``(n, k)``."""
     return np.stack([numbers.min(axis=0), numbers.max(axis=0)])
+
+
+def _values_of(extremes: Extremes) -> FloatArray:
+    """Lowest and highest values ``(2, c)`` of all samples."""
+    return np.stack([extremes.low.min(axis=0), extremes.high.max(axis=0)])
 
 
 def _kurtosis(numbers: FloatArray) -> FloatArray:
@@ -602,41 +422,6 @@ def _kurtosis(numbers: FloatArray) -> FloatArray:
     return (squares**2).mean(axis=0) / np.where(variance > 0, variance**2, 1.0)
 
 
-def is_even_in_logarithms(numbers: FloatArray) -> Any:
-    """Tell whether numbers are spread more evenly about the middle of their range in logarithms.
-
-    The mean of an even design is in the middle. Where a range is short, both are nearly so, and the numbers themselves
-    are taken.
-
-    Parameters
-    ----------
-    numbers : ndarray of shape (n, k)
-        Numbers, in columns.
-
-    Returns
-    -------
-    ndarray of bool, shape (k,)
-        Whether logarithms are more even in each column; False for numbers of both signs or with zeros.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from skop.surrogate._domain import is_even_in_logarithms
-    >>> is_even_in_logarithms(np.stack([np.linspace(1, 100, 9), np.geomspace(1, 100, 9)], axis=1)).tolist()
-    [False, True]
-    """
-    low, high = _range(numbers)
-    of_one_sign = low * high > 0
-    sizes = np.abs(np.where(of_one_sign, numbers, 1.0))
-    spans = sizes.max(axis=0) > _SPANS * sizes.min(axis=0)
-    off = []
-    for values in (numbers, np.log(sizes)):
-        width = np.ptp(values, axis=0)
-        middle = 0.5 * (values.min(axis=0) + values.max(axis=0))
-        off.append(np.abs(values.mean(axis=0) - middle) / np.where(width > 0, width, 1.0))
-    return of_one_sign & spans & (2 * off[1] < off[0])
-
-
 def _mean_spacing(inputs: FieldSet, lower: FloatArray, upper: FloatArray) -> FloatArray:
     """Mean distance of neighbouring points ``(m, 1)`` in boxes that they fill; sides without extent do not count."""
     counts = np.asarray(inputs.n_points, dtype=np.float64)[: len(lower)]
@@ -647,11 +432,12 @@ def _mean_spacing(inputs: FieldSet, lower: FloatArray, upper: FloatArray) -> Flo
     return spacing[:, np.newaxis]
 
 
-def _slack_of_box(ranges: FloatArray) -> FloatArray:
-    """Tolerance ``(k,)`` beyond a box ``(2, k)``; that of rounding where the box has no extent."""
+def _limits_of_box(ranges: FloatArray) -> FloatArray:
+    """Corners of a box ``(2, k)`` with a margin; that of rounding where the box has no extent."""
     extent = np.ptp(ranges, axis=0)
-    slack = _OUTSIDE * np.where(extent > 0, extent, extent.max())
-    return np.maximum(slack, _ROUNDING * np.abs(ranges).max(axis=0))
+    slack = _MARGIN * np.where(extent > 0, extent, extent.max())
+    slack = np.maximum(slack, ROUNDING * np.abs(ranges).max(axis=0))
+    return np.stack([ranges[0] - slack, ranges[1] + slack])
 
 
 def _beyond(
@@ -666,12 +452,11 @@ def _beyond(
             is_outside = is_outside & mask
         for row, column in np.argwhere(is_outside).tolist():
             value, (lowest, highest) = float(numbers[row, column]), ranges[:, column].tolist()
-            distance, width = max(lowest - value, value - highest), highest - lowest
-            excess = distance / width if width > 0 else np.inf
-            found.append(Finding(row, labels[column], value, lowest, highest, excess))
-    return sorted(found, key=lambda finding: finding.sample or 0)
+            found.append(Finding("problem", "", (row,), labels[column], value, lowest, highest))
+    return sorted(found, key=lambda finding: finding.samples)
 
 
+# ---------------------------------------------------------------------- boxes and grids
 def _box_of(inputs: FieldSet) -> tuple[FloatArray, FloatArray]:
     """Corners ``(d,)`` of the box of the points of all samples."""
     lower, upper = boxes(inputs)
@@ -719,7 +504,7 @@ def _is_bent(points: FloatArray, grid: GridShape, axes: tuple[int, ...]) -> Any:
         shape = [len(points), *(grid[axis] if place == axis else 1 for place in range(len(grid)))]
         off = np.abs(table[..., coordinate] - line.reshape(shape)).reshape(len(points), -1).max(axis=1)
         spacing = np.abs(np.diff(line, axis=1)).mean(axis=1) if grid[axis] > 1 else np.inf
-        found |= off > _BENT * spacing
+        found |= off > _MARGIN * spacing
     return found
 
 

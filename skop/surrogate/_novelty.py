@@ -29,26 +29,25 @@ __all__ = [
     "warn_of_novelty",
 ]
 
-#: Largest number of training samples that are kept, evenly spaced among all.
+#: Largest number of training samples that are kept, evenly spaced among all: 2000 with 130 features are 2 MB.
 _KEPT = 2000
-#: Largest number of values in cells of all of these, to bound the memory, and fewest samples that are then kept.
-_NUMBERS, _LEAST_KEPT = 2**18, 20
-#: Largest number of cells, and of components of one group of features.
+#: Largest number of values in cells of all of these, 2 MB, to bound the memory.
+_NUMBERS = 2**18
+#: Largest number of cells, and of components of one group of features, which bound the size of a file.
 _CELLS, _COMPONENTS = 64, 32
 #: Part of the variance of a group that its components hold; the size of the residual is one more feature.
 _HELD = 0.99
-#: Number of training samples over which a distance is averaged, and of parts in which own scores are computed.
+#: Number of training samples over which a distance is averaged, so that one copy does not make it zero; and of parts in
+#: which own scores are computed, and fewest samples that are kept. `docs/user_guide/novelty.md` has the errors found.
 _NEIGHBOURS, _FOLDS = 5, 20
 #: Largest feature, so that sums of squares stay finite.
 _LARGEST = 1e100
-#: Change that counts as one standard deviation where training samples do not differ: part of a number itself; part of
-#: the box and of the logarithm of the distance of points; and a moment of the points.
-_CONSTANT, _OF_POINTS, _OF_MOMENTS = 0.01, 0.05, 0.02
-#: Relative size of differences that are rounding: of means in double precision; of moments of points; and of tokens in
-#: single precision.
-_ROUNDING, _ROUNDING_OF_POINTS, _ROUNDING_OF_TOKENS = 1e-12, 1e-8, 1e-4
-#: The same for values, in units of the relative spacing of floating-point numbers of their type.
-_ROUNDING_OF_VALUES = 16
+#: Change that counts as one standard deviation where training samples do not differ: part of a number itself, of the
+#: box and of the logarithm of the distance of points; and a moment of the points, which are at most 1.
+_CONSTANT = {"params": 0.01, "fields": 0.01, "tokens": 0.01, "points": 0.05, "moments": 0.02}
+#: Relative size of differences that are rounding: of values in double precision, of moments of points in files of
+#: single precision, and of tokens after the layers of a network in single precision.
+_ROUNDING = {"params": 1e-12, "fields": 1e-12, "points": 1e-8, "tokens": 1e-4}
 
 
 class Novelty(NamedTuple):
@@ -80,24 +79,9 @@ class Novelty(NamedTuple):
 
 
 def features(estimator: Any, inputs: FieldSet) -> FloatArray:
-    """Return inputs as points of the space in which `FieldRegressor.novelty` measures distances.
+    """Inputs (n) of a fitted estimator as points (n, k) of the space in which `FieldRegressor.novelty` measures.
 
-    Parameters
-    ----------
-    estimator : FieldRegressor
-        Fitted estimator.
-    inputs : FieldSet
-        n samples, as `FieldRegressor._read_inputs` returns them.
-
-    Returns
-    -------
-    ndarray of shape (n, k), float64
-        Features. In each group of them, the Euclidean distance between neighbouring training samples is typically 1.
-
-    Raises
-    ------
-    FieldDataError
-        If the model holds no features of its training samples.
+    In each group of features, the distance between neighbouring training samples is typically 1.
     """
     return reference_of(estimator).features(inputs, estimator._tokens)
 
@@ -140,15 +124,7 @@ def warn_of_novelty(found: Novelty, level: float, own: FloatArray, files: list[s
 
 @dataclass(frozen=True, eq=False)
 class Lattice:
-    """Cells of equal size over the box of the points of a fit.
-
-    Attributes
-    ----------
-    lower, span : ndarray of shape (d,)
-        Corner and sides of the box.
-    counts : ndarray of int, shape (d,)
-        Number of cells along each axis.
-    """
+    """Cells of equal size over the box of the points of a fit: its corner and sides (d,), and their numbers (d,)."""
 
     lower: FloatArray
     span: FloatArray
@@ -234,24 +210,15 @@ def _samples_in(inputs: FieldSet, start: int, n_rows: int) -> int:
 
 @dataclass(frozen=True, eq=False)
 class Group:
-    """Features of one kind: standardised, and turned to the components along which training samples spread.
+    """Features of one kind: standardised, and turned to the components along which training samples spread."""
 
-    Attributes
-    ----------
-    kind : {"params", "fields", "points", "tokens"}
-        What they describe.
-    mean, unit : ndarray of shape (r,)
-        Mean, and change that counts as one.
-    components : ndarray of shape (k - 1, r)
-        Orthonormal components with the largest variances.
-    size : float
-        Typical distance of neighbouring training samples, which the features are divided by.
-    """
-
+    #: What they describe: "params", "fields", "points" or "tokens".
     kind: str
+    #: Mean, and change that counts as one, (r,); and orthonormal components with the largest variances, (k - 1, r).
     mean: FloatArray
     unit: FloatArray
     components: FloatArray
+    #: Typical distance of neighbouring training samples, which the features are divided by.
     size: float = 1.0
 
     @classmethod
@@ -267,8 +234,8 @@ class Group:
         variances = spreads**2 / len(raw)
         total = float(variances.sum())
         count = 0
-        # Where samples do not differ, or by rounding only, any change is one of the rest.
-        least = rounding / _CONSTANT
+        # Where samples do not differ, or by rounding only, any change is one of the rest; in units of a number itself.
+        least = rounding / _CONSTANT["fields"]
         if total > raw.shape[1] * least**2:
             count = min(int(np.searchsorted(np.cumsum(variances), _HELD * total)) + 1, _COMPONENTS, len(variances))
         found = cls(kind, mean, unit, vectors[:count].copy())
@@ -285,10 +252,8 @@ class Group:
         centred = np.where(np.isfinite(raw), raw - self.mean, 0.0)
         with np.errstate(over="ignore"):
             centred = np.clip(centred / self.unit, -_LARGEST, _LARGEST)
-        if by_row and len(raw):
-            inside = np.stack([self.components @ row for row in centred])
-        else:
-            inside = centred @ self.components.T
+        is_single = by_row and len(raw) > 0
+        inside = np.stack([self.components @ row for row in centred]) if is_single else centred @ self.components.T
         rest = np.sqrt(np.maximum((centred**2).sum(axis=1) - (inside**2).sum(axis=1), 0.0))
         found = np.concatenate([inside, rest[:, np.newaxis]], axis=1)
         with np.errstate(over="ignore"):
@@ -299,9 +264,9 @@ def _units(kind: str, mean: FloatArray, centred: FloatArray, n_blocks: int, roun
     """Changes that count as one in raw features of a kind ``(r,)``: standard deviations, where there are any."""
     spread = np.sqrt((centred**2).mean(axis=0))
     if kind == "points":
-        unit = np.maximum(spread, _OF_POINTS)
+        unit = np.maximum(spread, _CONSTANT[kind])
         # The moments, which come first, have one unit together.
-        unit[:n_blocks] = max(spread[:n_blocks].max(initial=0.0), _OF_MOMENTS)
+        unit[:n_blocks] = max(spread[:n_blocks].max(initial=0.0), _CONSTANT["moments"])
         return unit
     size = np.hypot(mean, spread)
     if kind == "fields":
@@ -312,13 +277,13 @@ def _units(kind: str, mean: FloatArray, centred: FloatArray, n_blocks: int, roun
         spread = np.concatenate([np.broadcast_to(means, spread[:, :-1].shape), spread[:, -1:]], axis=1).reshape(-1)
         whole = np.sqrt((size[:, :-1] ** 2).mean(axis=1) + size[:, -1] ** 2)
         size = np.repeat(whole, len(mean) // n_blocks)
-    return np.where(spread > rounding * size, spread, np.where(size > 0, _CONSTANT * size, 1.0))
+    return np.where(spread > rounding * size, spread, np.where(size > 0, _CONSTANT[kind] * size, 1.0))
 
 
-def _rounding_of(values: Any) -> float:
-    """Relative size of differences between numbers of an array that are rounding."""
-    dtype = np.dtype(values.dtype)
-    return max(_ROUNDING, _ROUNDING_OF_VALUES * float(np.finfo(dtype).eps)) if dtype.kind == "f" else _ROUNDING
+def _rounding_of(kind: str, values: Any) -> float:
+    """Relative size of differences between features of a kind that are rounding, if they are of these values."""
+    dtype = np.dtype(np.float64 if values is None else values.dtype)
+    return max(_ROUNDING[kind], 16 * float(np.finfo(dtype).eps)) if dtype.kind == "f" else _ROUNDING[kind]
 
 
 def _to_nearest(points: FloatArray, others: FloatArray, own: IntArray | None = None) -> FloatArray:
@@ -336,51 +301,26 @@ def _to_nearest(points: FloatArray, others: FloatArray, own: IntArray | None = N
 
 @dataclass(frozen=True, eq=False)
 class Reference:
-    """Training samples of a fit as points of a space of features.
-
-    Attributes
-    ----------
-    lattice : Lattice
-        Cells over the box of the fit.
-    groups : list of Group
-        Groups of features: of parameters, fields, points and tokens, in this order, as far as there are any.
-    points : ndarray of shape (n, k)
-        Features of the training samples that are kept.
-    own : ndarray of shape (n,)
-        Their scores, each by a space that was found without it.
-    """
+    """Training samples of a fit as points of a space of features."""
 
     lattice: Lattice
+    #: Groups of parameters, fields, points and tokens, in this order, as far as there are any.
     groups: list[Group]
+    #: Features (n, k) of the training samples that are kept, and their scores (n,), each by a space without it.
     points: FloatArray
     own: FloatArray
 
     @classmethod
     def from_fit(cls, inputs: FieldSet, tokens: Callable[[FieldSet], FloatArray | None]) -> Reference:
-        """Describe training samples.
-
-        Parameters
-        ----------
-        inputs : FieldSet
-            Samples.
-        tokens : callable
-            Function of samples that returns the means (n, E) of the tokens of a network, or None if there is none.
-
-        Returns
-        -------
-        Reference
-            The samples in a space of features.
-        """
+        """Describe training samples; a function returns the means (n, E) of the tokens of their network, or None."""
         lattice = Lattice.over(inputs)
-        most = max(min(_KEPT, _NUMBERS // (lattice.size * max(inputs.n_channels, 1))), _LEAST_KEPT)
+        most = max(min(_KEPT, _NUMBERS // (lattice.size * max(inputs.n_channels, 1))), _FOLDS)
         if len(inputs) > most:
             inputs = inputs[np.unique(np.linspace(0, len(inputs) - 1, most).round().astype(int))]
         raw, n = raw_features(inputs, lattice, tokens), len(inputs)
         blocks = {"fields": inputs.n_channels, "points": lattice.size}
-        rounding = {"fields": _rounding_of(inputs), "points": _ROUNDING_OF_POINTS, "tokens": _ROUNDING_OF_TOKENS}
-        if inputs.params is not None:
-            rounding["params"] = _rounding_of(inputs.params)
-        options = {kind: (blocks.get(kind, 1), rounding[kind]) for kind in raw}
+        values = {"fields": inputs, "params": inputs.params}
+        options = {kind: (blocks.get(kind, 1), _rounding_of(kind, values.get(kind))) for kind in raw}
         groups = [Group.fit(kind, part, *options[kind]) for kind, part in raw.items()]
         points = np.concatenate([group.features(raw[group.kind]) for group in groups], axis=1)
         own = np.zeros(n)
@@ -397,7 +337,7 @@ class Reference:
     def features(self, inputs: FieldSet, tokens: Callable[[FieldSet], FloatArray | None]) -> FloatArray:
         """Features of samples, ``(n, k)``."""
         # Raw features of all samples may be larger than their fields.
-        step = max(_NUMBERS // (self.lattice.size * max(inputs.n_channels, 1)), _LEAST_KEPT)
+        step = max(_NUMBERS // (self.lattice.size * max(inputs.n_channels, 1)), _FOLDS)
         parts = [self._features(inputs[start : start + step], tokens) for start in range(0, max(len(inputs), 1), step)]
         return np.concatenate(parts)
 

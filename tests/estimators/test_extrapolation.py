@@ -15,9 +15,8 @@ from sklearn.preprocessing import FunctionTransformer
 
 import skop
 from skop import EnsembleRegressor, FieldSet, LaMORegressor, PODRegressor, RolloutRegressor, TimeConditionedRegressor
-from skop.data import Extremes, MeshSeries, unit_grid
+from skop.data import MeshSeries, unit_grid
 from skop.exceptions import ExtrapolationWarning, FieldDataError, ResolutionWarning
-from skop.surrogate._domain import SeenRanges
 
 RANDOM = np.random.default_rng(0)
 DESIGN = pd.DataFrame({"E": RANDOM.uniform(190e9, 220e9, 60), "t": RANDOM.uniform(4e-3, 1e-2, 60)})
@@ -96,73 +95,6 @@ def test_the_table_has_a_row_for_each_number_outside(on_table):
     assert list(on_table.check(DESIGN)) == ["sample", "what", "value", "lowest", "highest", "excess"]
 
 
-#: Twenty kinds of parameters by functions of a generator and a size.
-KINDS = {
-    "uniform": lambda rng, size: rng.random(size),
-    "uniform away from zero": lambda rng, size: 1 + 2 * rng.random(size),
-    "uniform about zero": lambda rng, size: -2 + 7 * rng.random(size),
-    "uniform in a short range": lambda rng, size: 2e11 + 1e10 * rng.random(size),
-    "uniform and small": lambda rng, size: 1e-3 * rng.random(size),
-    "log-uniform over three decades": lambda rng, size: 10 ** (3 * rng.random(size) - 1.5),
-    "log-uniform over a decade": lambda rng, size: 10 ** rng.random(size),
-    "negative log-uniform": lambda rng, size: -(10 ** (2 * rng.random(size))),
-    "five levels": lambda rng, size: rng.integers(0, 5, size) / 4,
-    "two levels": lambda rng, size: 1.0 * rng.integers(0, 2, size),
-    "integers": lambda rng, size: 1.0 * rng.integers(1, 9, size),
-    "powers of ten": lambda rng, size: 10.0 ** rng.integers(-2, 3, size),
-    "normal": lambda rng, size: rng.standard_normal(size),
-    "normal and positive": lambda rng, size: 10 + rng.standard_normal(size),
-    "lognormal": lambda rng, size: rng.lognormal(size=size),
-    "narrow lognormal": lambda rng, size: rng.lognormal(sigma=0.3, size=size),
-    "exponential": lambda rng, size: rng.exponential(size=size),
-    "gamma": lambda rng, size: rng.gamma(2.0, size=size),
-    "beta": lambda rng, size: rng.beta(2, 5, size=size),
-    "Weibull": lambda rng, size: rng.weibull(2, size=size),
-}
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_new_samples_of_the_same_kind_are_inside(kind):
-    """Of 200 predictions of 50 samples each, at most 6 % warn."""
-    rng, warned = np.random.default_rng(1), 0
-    for _ in range(200):
-        seen = SeenRanges.from_fit(FieldSet(np.zeros((1, 1)), params=KINDS[kind](rng, (100, 3))), None)
-        warned += bool(seen.findings(FieldSet(np.zeros((1, 1)), params=KINDS[kind](rng, (50, 3))), every=False))
-    assert warned <= 12
-
-
-def test_what_lies_far_outside_is_named_for_every_kind():
-    """A mistake of a factor 1,000 always, a third of an even range, and a factor of 3 over decades."""
-    rng = np.random.default_rng(2)
-    even = [kind for kind in KINDS if "uniform" in kind and "log" not in kind] + ["five levels", "two levels"]
-    for kind, draw in KINDS.items():
-        params = draw(rng, (100, 1))
-        seen = SeenRanges.from_fit(FieldSet(np.zeros((1, 1)), params=params), None)
-        low, high = params.min(), params.max()
-        further = [1000 * max(low, high, key=abs)]
-        further += [low - 0.35 * (high - low), high + 0.35 * (high - low)] if kind in even else []
-        further += [3 * high, low / 3] if "log-uniform over" in kind else []
-        for value in further:
-            assert seen.findings(FieldSet(np.zeros((1, 1)), params=np.array([[value]]))), (kind, value)
-
-
-def test_three_times_the_largest_number_over_decades_is_named():
-    """By chance few of the designs look as if they had tails: at most 5 % of 300."""
-    rng, silent = np.random.default_rng(7), 0
-    for _ in range(300):
-        params = KINDS["log-uniform over three decades"](rng, (120, 1))
-        seen = SeenRanges.from_fit(FieldSet(np.zeros((1, 1)), params=params), None)
-        silent += not seen.findings(FieldSet(np.zeros((1, 1)), params=np.array([[100.0]])))
-    assert silent <= 15
-
-
-def test_the_corner_of_a_unit_cube_is_inside():
-    design = np.random.default_rng(0).random((100, 2))
-    seen = SeenRanges.from_fit(FieldSet(np.zeros((1, 1)), params=design), None)
-    assert not seen.findings(FieldSet(np.zeros((1, 1)), params=np.array([[0.0, 1.0], [1.0, 0.0]])))
-    assert seen.findings(FieldSet(np.zeros((1, 1)), params=np.array([[-0.2, 0.5]])))
-
-
 def test_a_parameter_that_never_varied_may_not_vary_now(on_table):
     constant = DESIGN.assign(t=0.005)
     model = PODRegressor().fit(constant, OUTPUT)
@@ -178,18 +110,6 @@ def test_a_field_in_another_unit_is_named(on_fields, scale):
     assert "channel 'u'" in message
     assert "'k'" not in message
     assert ("size of" in message) == (scale < 1)
-
-
-def test_new_fields_of_the_same_kind_are_inside():
-    rng = np.random.default_rng(2)
-    many = rng.lognormal(size=(400, 30, 1)) * rng.uniform(0.5, 1.0, (400, 1, 1))
-    inputs = FieldSet(np.linspace(0, 1, 30)[:, None], many)
-    extremes, warned = Extremes.of(many, inputs), 0
-    for _ in range(200):
-        order = rng.permutation(400)
-        seen = SeenRanges.from_fit(inputs[order[:100]], extremes[order[:100]])
-        warned += bool(seen.findings(inputs[order[100:150]], every=False))
-    assert warned < 4
 
 
 def test_fields_in_a_file_are_read_in_part_for_a_warning_and_wholly_for_the_table(on_fields, tmp_path):
@@ -335,15 +255,6 @@ def test_a_model_of_an_earlier_version_predicts_without_a_check(on_table, tmp_pa
     assert not said_of(lambda: loaded.predict(DESIGN * 100))
     with pytest.raises(FieldDataError, match="saved by an earlier version of skop"):
         loaded.check(DESIGN)
-
-
-def test_few_samples_say_little():
-    seen = SeenRanges.from_fit(FieldSet(np.zeros((1, 1)), params=np.linspace(1, 2, 20)[:, None]), None)
-    few = replace(seen, n_samples=5)
-    asked = FieldSet(np.zeros((1, 1)), params=np.array([[2.9]]))
-    assert seen.findings(asked)
-    assert not few.findings(asked)
-    assert few.findings(asked.with_params(np.array([[29.0]])))
 
 
 def test_a_prediction_far_outside_of_y_is_named_whatever_x_is():

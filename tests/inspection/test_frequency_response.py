@@ -167,7 +167,7 @@ def test_it_is_the_mean_over_samples_in_any_batches(monkeypatch):
         each = [frequency_response(model, X[[number]]).log_amplitudes for number in range(4)]
         np.testing.assert_allclose(np.mean(each, axis=0), whole, rtol=1e-9, atol=1e-9)
         with monkeypatch.context() as patch:
-            patch.setattr("skop.inspection._frequency_response._POINTS", 100)
+            patch.setattr("skop.inspection._analysis._POINTS", 100)
             np.testing.assert_allclose(frequency_response(model, X).log_amplitudes, whole, rtol=1e-9, atol=1e-9)
 
 
@@ -307,12 +307,12 @@ def test_estimators_around_others_are_refused():
 def test_points_without_a_grid_are_refused():
     rng = np.random.default_rng(0)
     coords, values = rng.random((30, 2)), rng.random((4, 30, 1))
-    with pytest.raises(FieldDataError, match=r"reads X as 2-D points in no order.*find_grid.*grid='auto'"):
+    with pytest.raises(FieldDataError, match=r"points that form no 2-D grid.*find_grid.*grid='auto'"):
         frequency_response(on_points().fit((coords, values), values), (coords, values))
     X = samples((5, 6))
     with pytest.raises(FieldDataError, match="geometry='auto'"):
         frequency_response(MNORegressor(**SMALL, geometry="points").fit(X, X), X)
-    with pytest.raises(FieldDataError, match="in no order"):
+    with pytest.raises(FieldDataError, match="X lies on points that form no 2-D grid"):
         frequency_response(MNORegressor(**SMALL).fit(X, X), FieldSet(coords, values))
 
 

@@ -108,7 +108,7 @@ def test_poles_are_those_of_the_mixers_in_order(model):
 def test_poles_belong_to_their_samples_in_any_batches(model, monkeypatch):
     X = samples()
     whole = learned_poles(model, X)
-    monkeypatch.setattr("skop.inspection._poles._POINTS", 45)
+    monkeypatch.setattr("skop.inspection._analysis._POINTS", 45)
     for layer, turned in zip(whole, learned_poles(model, X[::-1]), strict=True):
         np.testing.assert_allclose(layer[::-1], turned, rtol=1e-12)
 

@@ -195,7 +195,7 @@ def test_it_is_the_mean_over_samples(monkeypatch):
     model, X = fit(geomano(), SHAPES[2])
     each = [receptive_field(model, X[[number]]) for number in range(6)]
     np.testing.assert_allclose(receptive_field(model, X), np.mean(each, axis=0))
-    monkeypatch.setattr("skop.inspection._receptive_field._GRADIENT_POINTS", 100)
+    monkeypatch.setattr("skop.inspection._analysis._POINTS", 100)
     np.testing.assert_allclose(receptive_field(model, X), np.mean(each, axis=0))
 
 
