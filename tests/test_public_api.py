@@ -50,7 +50,7 @@ def callables():
 
 
 def is_constructor_of_parameters(item):
-    """Whether an item is an estimator or an option object, whose fields are searched by name."""
+    """Whether an item is an estimator or a part, whose fields are searched by name."""
     return inspect.isclass(item) and issubclass(item, BaseEstimator)
 
 
@@ -116,10 +116,10 @@ def wrong_defaults(item):
                 yield f"{item.__name__}.{key}: {stated}, documented as {types.get(key)!r}"
 
 
-def test_estimators_and_option_objects_state_the_true_defaults(callables):
+def test_estimators_and_parts_state_the_true_defaults(callables):
     items = [item for item in callables.values() if is_constructor_of_parameters(item)]
-    options = {"TrainingOptions", "ScalingOptions", "SymmetryOptions", "LaMOArchitecture", "GeoMaNOArchitecture"}
-    assert options | {"MNOArchitecture"} <= {item.__name__ for item in items}
+    parts = {"TrainingOptions", "ScalingOptions", "SymmetryOptions", "Patches", "GridSSD", "OFormer"}
+    assert parts <= {item.__name__ for item in items}
     assert not [words for item in items for words in wrong_defaults(item)]
 
 
