@@ -286,15 +286,15 @@ class HasParts(Parametrised):
                     "first."
                 )
         for name, usual in self._usual_parts().items():
-            inner = {key for key in params if key.startswith(f"{name}__")}
-            if not inner:
+            nested = {key for key in params if key.startswith(f"{name}__")}
+            if not nested:
                 continue
             given = params.get(name, getattr(self, name))
             listed = {f"{name}__{own}": value for own, value in usual.get_params(deep=False).items()}
-            is_listed = all(key in listed and are_equal(params[key], listed[key]) for key in inner)
-            if name in params and given is None and is_listed:
+            are_listed = all(key in listed and are_equal(params[key], listed[key]) for key in nested)
+            if name in params and given is None and are_listed:
                 # What `get_params` lists of a part that is None: it stays None.
-                params = {key: value for key, value in params.items() if key not in inner}
+                params = {key: value for key, value in params.items() if key not in nested}
             else:
                 params = {**params, name: clone(usual) if given is None else self._as_part(name, given)}
         found: Self = super().set_params(**params)  # type: ignore[misc]

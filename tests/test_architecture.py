@@ -34,7 +34,7 @@ ALLOWED = {
     "__main__": {"cli"},
     "benchmarks": BASE | LOW | {"estimators", "surrogate", "inspection", "networks", "modules", "parts", "training"},
     "__init__": BASE | LOW | {"estimators", "inspection", "modules", "networks", "parts", "testing", "training"},
-    **dict.fromkeys(BASE, set()),
+    **{name: set() for name in BASE},
     "_optional": {"exceptions"},
     "_parameters": {"_sklearn_compat"},
 }
