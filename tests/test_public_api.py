@@ -123,6 +123,20 @@ def test_estimators_and_parts_state_the_true_defaults(callables):
     assert not [words for item in items for words in wrong_defaults(item)]
 
 
+def test_parameters_that_are_read_can_be_set_again(callables):
+    """Also those that are listed of a part that is None, which then stays None."""
+    kinds = [item for item in callables.values() if is_constructor_of_parameters(item)]
+    kinds = [item for item in kinds if all(own.default is not own.empty for own in accepted(item).values())]
+    assert len(kinds) > 25
+    for kind in kinds:
+        found = kind().get_params()
+        after = kind().set_params(**found).get_params()
+        assert list(after) == list(found)
+        assert not [name for name, value in after.items() if (value is None) != (found[name] is None)], kind
+    with pytest.raises(ValueError, match="Invalid parameter 'tolerance'"):
+        skop.LaMORegressor().set_params(training=None, training__tolerance=None)
+
+
 def example(first, second=2, third="x"):
     """Do nothing.
 

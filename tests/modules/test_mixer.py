@@ -5,13 +5,15 @@ import torch
 
 from skop import parts
 from skop.modules import GalerkinAttention, GeometricScanMixer, GridSSDMixer, Stream, TokenMixer
-from skop.parts import Attention, Hydra, Mamba, Mixer, Part
+from skop.parts import Attention, Hydra, Mamba, Mixer, Part, RotaryAttention
 
 #: Mixers that can read other streams too.
 CROSSING = [Mamba(), *(Attention(kind=kind) for kind in Attention.kind_of_attention)]
-#: A mixer of each class, and of each kind of attention.
+#: A mixer of each class that fits any network, and of each kind of attention.
 MIXERS = [
-    kind() for kind in vars(parts).values() if isinstance(kind, type) and issubclass(kind, Mixer) and kind is not Mixer
+    kind()
+    for kind in vars(parts).values()
+    if isinstance(kind, type) and issubclass(kind, Mixer) and kind not in (Mixer, RotaryAttention)
 ] + CROSSING[1:]
 
 

@@ -18,6 +18,7 @@ from skop.parts import (
     LatentTokens,
     Mixer,
     Patches,
+    RotaryAttention,
     TakenakaMalmquist,
 )
 
@@ -47,9 +48,11 @@ AMO_POINTS = {
     "latents": LatentAttention(n_tokens=6, n_heads=2, n_centred_heads=0, n_frequencies=0),
 }  # fmt: skip
 
-#: A mixer of each class, and of each kind of attention.
+#: A mixer of each class that fits any network, and of each kind of attention.
 MIXERS = [
-    kind() for kind in vars(parts).values() if isinstance(kind, type) and issubclass(kind, Mixer) and kind is not Mixer
+    kind()
+    for kind in vars(parts).values()
+    if isinstance(kind, type) and issubclass(kind, Mixer) and kind not in (Mixer, RotaryAttention)
 ] + [Attention(kind=kind) for kind in Attention.kind_of_attention]
 
 
