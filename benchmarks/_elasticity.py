@@ -27,6 +27,7 @@ from benchmarks._report import Report, mean_and_spread
 from skop._typing import FloatArray
 from skop.data import FieldSet, interpolate_fields, unit_grid
 from skop.datasets import make_elasticity
+from skop.estimators import TrainingOptions
 from skop.metrics import relative_l2_error
 
 __all__ = ["add_command"]
@@ -96,7 +97,7 @@ def run(options: argparse.Namespace) -> None:
 
 def _model(kind: str, budget: float, seed: int, options: argparse.Namespace) -> Any:
     """An operator with default parameters and a time limit."""
-    drawn = {"subsample_points": options.draw_points}
+    drawn = {"training": TrainingOptions(subsample_points=options.draw_points)}
     further: dict[str, dict[str, Any]] = {"lamo": drawn, "amo": drawn, "geomano": {"grid": "auto"}}
     return make_operator(kind, options, random_state=seed, **until_time(budget), **further.get(kind, {}))
 

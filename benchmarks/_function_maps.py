@@ -14,17 +14,15 @@ from joblib import Parallel, delayed
 
 from benchmarks._report import Report, mean_and_spread
 from skop._typing import FloatArray
-from skop.estimators import LaMOArchitecture, LaMORegressor
+from skop.estimators import LaMORegressor
+from skop.parts import LatentTokens
 
 __all__ = ["add_command"]
 
 _MODELS: dict[str, dict[str, Any]] = {
     "published slicing, our network and training": {
         "geometry": "points",
-        "n_latents": 64,
-        "architecture": LaMOArchitecture(
-            n_latent_heads=8, n_centred_heads=0, n_frequencies=0, weight_init="trunc_normal"
-        ),
+        "latents": LatentTokens(n_tokens=64, n_heads=8, n_centred_heads=0, n_frequencies=0, weight_init="trunc_normal"),
     },
     "latent tokens, default": {"geometry": "points"},
     "patches, default": {"geometry": "grid"},

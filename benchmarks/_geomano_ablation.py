@@ -158,10 +158,10 @@ def _data(options: argparse.Namespace) -> tuple[FloatArray, FloatArray]:
 def _model(options: argparse.Namespace, variant: Variant, seed: int) -> Any:
     """The preset with a row's variant and the sizes asked for."""
     asked = {"width": options.width, "depth": options.depth, "batch_size": options.batch}
-    asked |= {"learning_rate_init": options.learning_rate, "architecture__lifting_width": options.width}
+    asked |= {"learning_rate_init": options.learning_rate, "patches__lifting_width": options.width}
     changes = {name: value for name, value in asked.items() if value is not None}
-    changes |= {"recurrence": variant.recurrence, "correction": variant.correction}
-    changes["architecture__positional_encoding"] = variant.position
+    changes |= {"mixer__recurrence": variant.recurrence, "mixer__correction": variant.correction}
+    changes["patches__positional_encoding"] = variant.position
     model = GeoMaNORegressor.from_preset(options.benchmark, max_iter=options.epochs, random_state=seed, **changes)
     return model if options.benchmark == "darcy" else RolloutRegressor(model, window=10)
 

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from joblib import Parallel, delayed
 
-from benchmarks._models import HOSTS, MIXERS, classical_models, until_epoch, until_time
+from benchmarks._models import HOSTS, MIXERS, classical_models, mno_parts, until_epoch, until_time
 from benchmarks._report import Report, mean_and_spread, mean_change
 from skop._typing import FloatArray
 from skop.datasets import make_darcy
@@ -141,10 +141,9 @@ def _model(pair: Pair, published: bool, **changes: Any) -> Any:
     """The operator of a row."""
     if pair == _LAMO:
         return LaMORegressor(base=None, **changes)
-    host, mixer = pair
     if published:
-        return MNORegressor.from_preset("darcy", host=host, mixer=mixer, **changes)
-    return MNORegressor(host=host, mixer=mixer, base=None, **changes)
+        return MNORegressor.from_preset("darcy", host=pair[0], mixer=pair[1], **changes)
+    return MNORegressor(base=None, **mno_parts(*pair), **changes)
 
 
 def _fit(model: Any, train: Data, test: Data, threads: int) -> dict[str, Any]:

@@ -72,10 +72,9 @@ def _frames() -> tuple[Any, Any]:
 
 #: Fits by name: functions that return an estimator that is not fitted and its X and y.
 FITS: dict[str, tuple[Callable[[], Any], Callable[[], tuple[Any, Any]]]] = {
-    "plain": (lambda: LaMORegressor(d_state=4, base=None, **_SIZES), _fields),
+    "plain": (lambda: LaMORegressor(base=None, **_SIZES), _fields),
     "validated, averaged, augmented": (
         lambda: LaMORegressor(
-            d_state=4,
             base=None,
             early_stopping=True,
             symmetries=["flip_x"],
@@ -84,31 +83,32 @@ FITS: dict[str, tuple[Callable[[], Any], Callable[[], tuple[Any, Any]]]] = {
         ),
         _fields,
     ),
-    "over a base": (lambda: LaMORegressor(d_state=4, base="pod", early_stopping=True, **_SIZES), _linear),
-    "points, some of them drawn": (lambda: LaMORegressor(d_state=4, subsample_points=8, **_SIZES), _points),
-    "GeoMaNO": (lambda: GeoMaNORegressor(d_state=4, base=None, **_SIZES), _fields),
+    "over a base": (lambda: LaMORegressor(base="pod", early_stopping=True, **_SIZES), _linear),
+    "points, some of them drawn": (
+        lambda: LaMORegressor(training=TrainingOptions(subsample_points=8), **_SIZES),
+        _points,
+    ),
+    "GeoMaNO": (lambda: GeoMaNORegressor(base=None, **_SIZES), _fields),
     "MNO": (lambda: MNORegressor(base=None, **_SIZES), _points),
     "AMO": (lambda: AMORegressor(base=None, **_SIZES), _fields),
     "Transolver": (lambda: TransolverRegressor(base=None, **_SIZES), _points),
     "U-Net": (lambda: UNetRegressor(base=None, **_SIZES), _fields),
     "DeepONet": (lambda: DeepONetRegressor(width=8, max_iter=8, batch_size=4, random_state=0), _fields),
     "ensemble": (
-        lambda: EnsembleRegressor(LaMORegressor(d_state=4, **(_SIZES | {"max_iter": 3})), n_members=2, random_state=0),
+        lambda: EnsembleRegressor(LaMORegressor(**(_SIZES | {"max_iter": 3})), n_members=2, random_state=0),
         _linear,
     ),
     "rollout": (
-        lambda: RolloutRegressor(
-            LaMORegressor(d_state=4, **(_SIZES | {"max_iter": 3})), window=1, noise=0.05, unroll=2
-        ),
+        lambda: RolloutRegressor(LaMORegressor(**(_SIZES | {"max_iter": 3})), window=1, noise=0.05, unroll=2),
         _frames,
     ),
     "conditioned on time": (
-        lambda: TimeConditionedRegressor(LaMORegressor(d_state=4, **(_SIZES | {"max_iter": 3}))),
+        lambda: TimeConditionedRegressor(LaMORegressor(**(_SIZES | {"max_iter": 3}))),
         _frames,
     ),
     "band by folds": (
         lambda: ConformalRegressor(
-            LaMORegressor(d_state=4, **(_SIZES | {"max_iter": 3})), coverage=0.6, method="cv+", cv=2, random_state=0
+            LaMORegressor(**(_SIZES | {"max_iter": 3})), coverage=0.6, method="cv+", cv=2, random_state=0
         ),
         _linear,
     ),

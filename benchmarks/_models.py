@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from skop.estimators import AMORegressor, GeoMaNORegressor, LaMORegressor, MNORegressor, PODRegressor
+from skop.parts import GNOT, Attention, GalerkinTransformer, Host, Mamba, OFormer
 
 __all__ = [
     "HOSTS",
@@ -14,6 +15,7 @@ __all__ = [
     "classical_models",
     "estimator_names",
     "make_operator",
+    "mno_parts",
     "operator_name",
     "until_epoch",
     "until_time",
@@ -26,8 +28,8 @@ OPERATORS: dict[str, tuple[Any, str]] = {
     "mno": (MNORegressor, "MNO"),
     "amo": (AMORegressor, "AMO"),
 }
-#: Hosts and mixers of MNO's paper, in the order of its tables.
-HOSTS = ("gnot", "galerkin", "oformer")
+#: Hosts and mixers of MNO's paper by the words of the command line, in the order of its tables.
+HOSTS: dict[str, type[Host]] = {"gnot": GNOT, "galerkin": GalerkinTransformer, "oformer": OFormer}
 MIXERS = ("linear", "softmax", "mamba")
 #: More than any limit allows, so that only the other limit ends a fit.
 _MANY_EPOCHS, _MANY_SECONDS = 10**6, 1e9
@@ -81,6 +83,24 @@ def classical_models() -> dict[str, PODRegressor]:
     return {**cut, "PODRegressor": PODRegressor()}
 
 
+def mno_parts(host: str, mixer: str) -> dict[str, Any]:
+    """Return a host and a mixer of MNO with default parameters.
+
+    Parameters
+    ----------
+    host : str
+        One of `HOSTS`.
+    mixer : str
+        One of `MIXERS`.
+
+    Returns
+    -------
+    dict
+        Parameters of `skop.MNORegressor`.
+    """
+    return {"host": HOSTS[host](), "mixer": Mamba() if mixer == "mamba" else Attention(kind=mixer)}
+
+
 def add_mno_options(parser: argparse.ArgumentParser) -> None:
     """Add the choice of one host and one mixer of MNO to a command.
 
@@ -89,9 +109,8 @@ def add_mno_options(parser: argparse.ArgumentParser) -> None:
     parser : argparse.ArgumentParser
         The command.
     """
-    defaults = MNORegressor()
-    parser.add_argument("--host", choices=HOSTS, default=defaults.host, help="network of mno")
-    parser.add_argument("--mixer", choices=MIXERS, default=defaults.mixer, help="mixer of mno")
+    parser.add_argument("--host", choices=HOSTS, default="galerkin", help="network of mno")
+    parser.add_argument("--mixer", choices=MIXERS, default="mamba", help="mixer of mno")
 
 
 def make_operator(kind: str, options: argparse.Namespace, **parameters: Any) -> Any:
@@ -113,7 +132,7 @@ def make_operator(kind: str, options: argparse.Namespace, **parameters: Any) -> 
     estimator
         Unfitted.
     """
-    chosen = {"host": options.host, "mixer": options.mixer} if kind == "mno" else {}
+    chosen = mno_parts(options.host, options.mixer) if kind == "mno" else {}
     return OPERATORS[kind][0](**{"base": None} | chosen | parameters)
 
 

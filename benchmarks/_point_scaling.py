@@ -18,7 +18,8 @@ from joblib.externals.loky import ProcessPoolExecutor
 from benchmarks._report import Report
 from skop._typing import FloatArray
 from skop.data import FieldSet
-from skop.estimators import AMOArchitecture, AMORegressor, LaMORegressor
+from skop.estimators import AMORegressor, LaMORegressor
+from skop.parts import LatentAttention
 
 __all__ = ["add_command"]
 
@@ -29,7 +30,7 @@ _MODELS: dict[str, tuple[str, Any, dict[str, Any]]] = {
     "amo-once": (
         "AMO, latent tokens read points once",
         AMORegressor,
-        {"architecture": AMOArchitecture(latents="once"), "n_latents": 64},
+        {"latents": LatentAttention(n_tokens=64)},
     ),
 }
 #: Bytes of the unit in which the system counts peak memory.

@@ -18,10 +18,11 @@ from scipy.stats import spearmanr
 from benchmarks._models import until_epoch, until_time
 from benchmarks._report import Report, mean_and_spread, mean_change
 from skop.datasets import make_darcy, make_european_option
-from skop.estimators import AMOArchitecture, AMORegressor
+from skop.estimators import AMORegressor
 from skop.exceptions import FieldDataError
 from skop.metrics import relative_l2_error
 from skop.modules import SCAN_DIRECTIONS, TRANSFORMS
+from skop.parts import LatentAttention, LatentTokens, LiteralExpansions, TakenakaMalmquist
 
 __all__ = ["add_command"]
 
@@ -154,25 +155,22 @@ def _data(name: str, options: argparse.Namespace) -> Any:
 
 def _model(variant: Variant, seed: int, options: argparse.Namespace) -> AMORegressor:
     """AMO with a row's variant and the sizes asked for."""
-    only_points = {"latents": options.latents} if options.geometry == "points" else {}
+    kinds: dict[str, Any] = {"adaptive_poles": variant.adaptive, "orthogonal": variant.orthogonal}
+    mixer: TakenakaMalmquist | LiteralExpansions = LiteralExpansions(**kinds)
+    if variant.transform != "literal":
+        mixer = TakenakaMalmquist(
+            n_poles=variant.n_poles, scan_directions=variant.directions, transform=variant.transform, **kinds
+        )
     # The paper's number of latent tokens.
-    tokens: dict[str, Any] = {"n_latents": 64} if options.geometry == "points" else {}
-    architecture = AMOArchitecture(
-        adaptive_poles=variant.adaptive,
-        orthogonal=variant.orthogonal,
-        scan_directions=variant.directions,
-        transform=variant.transform,
-        **only_points,
-    )
+    latents = (LatentAttention if options.latents == "once" else LatentTokens)(n_tokens=64)
     return AMORegressor(
         geometry=options.geometry,
         width=options.width,
         depth=options.depth,
-        n_poles=variant.n_poles,
-        architecture=architecture,
+        mixer=mixer,
+        latents=latents if options.geometry == "points" else None,
         base=None,
         random_state=seed,
-        **tokens,
         **(until_time(options.budget) if options.budget else until_epoch(options.epochs)),
     )
 

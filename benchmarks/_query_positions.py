@@ -22,6 +22,7 @@ import numpy as np
 import torch
 from joblib import Parallel, delayed
 
+from benchmarks._models import mno_parts
 from benchmarks._report import Report, mean_and_spread
 from skop._typing import FloatArray
 from skop.data import FieldSet, interpolate_fields
@@ -154,10 +155,11 @@ def _fit(
 ) -> dict[str, Any]:
     """Fit one network and take its errors; the work of one process."""
     torch.set_num_threads(threads)
-    model = MNORegressor(host=host, mixer=mixer, base=None, max_time=budget, max_iter=_MANY_EPOCHS, random_state=seed)
+    run: dict[str, Any] = {"base": None, "max_time": budget, "max_iter": _MANY_EPOCHS, "random_state": seed}
+    model = MNORegressor(**mno_parts(host, mixer), **run)
     if host == "galerkin":
         # Spectral convolutions give values on the grid of the input only. All ways get the same network.
-        model.set_params(architecture__decoder="pointwise")
+        model.set_params(host__decoder="pointwise")
     model.fit(data["inputs"][:n_train], data[way][:n_train])
     inputs, shifted = data["inputs"][n_train:], data["diagonal"][n_train:]
     predicted = model.predict(inputs)

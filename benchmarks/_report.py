@@ -18,16 +18,27 @@ import torch
 import skop.estimators
 from skop._typing import PathOrStr
 from skop._version import __version__
+from skop.estimators.files._old_parameters import renamed
 from skop.estimators.fitting._session import AUTOMATIC_LOSSES
+from skop.networks import AMOPatchNetwork, GeoMaNONetwork, LaMOPatchNetwork, PatchNetwork
 
 __all__ = ["Report", "defaults_of", "mean_and_spread", "mean_change", "read_report"]
 
 #: Name of the record of defaults among the numbers of a file.
 _DEFAULTS = "defaults"
+#: Encoding of patches, and the networks that say what its default stands for.
+_ENCODING = "patches__positional_encoding"
+_PATCH_NETWORKS: dict[str, type[PatchNetwork]] = {
+    "LaMORegressor": LaMOPatchNetwork,
+    "GeoMaNORegressor": GeoMaNONetwork,
+    "AMORegressor": AMOPatchNetwork,
+}
+#: Beginnings of names in records from before parts were parameters.
+_GROUPS = ("architecture__", "training__")
 
 
 def defaults_of(name: str) -> dict[str, Any]:
-    """Default parameters of an estimator and of its option objects, as JSON holds them.
+    """Default parameters of an estimator and of its parts, as JSON holds them.
 
     Parameters
     ----------
@@ -37,7 +48,7 @@ def defaults_of(name: str) -> dict[str, Any]:
     Returns
     -------
     dict
-        Values by the names that `set_params` takes.
+        Values by the names that `set_params` takes; that of a part is the name of its class.
 
     Examples
     --------
@@ -47,13 +58,15 @@ def defaults_of(name: str) -> dict[str, Any]:
     """
     kind, _, preset = name.partition(" ")
     estimator = getattr(skop.estimators, kind)
-    found = dict(estimator.from_preset(preset).get_params() if preset else _signature(estimator))
-    for option, options in getattr(estimator, "_option_types", {}).items():
-        # None stands for the defaults of the options.
-        if found.pop(option) is None:
-            found |= {f"{option}__{part}": value for part, value in _signature(options).items()}
+    found = estimator.from_preset(preset).get_params(deep=False) if preset else _signature(estimator)
+    for option, usual in getattr(estimator, "_usual_parts", dict)().items():
+        part = usual if found[option] is None else found[option]
+        found[option] = type(part).__name__
+        found |= {f"{option}__{inner}": value for inner, value in part.get_params(deep=False).items()}
     if found.get("loss") == "auto":
         found["loss"] = f"auto: {', '.join(AUTOMATIC_LOSSES)}"
+    if found.get(_ENCODING) == "auto":
+        found[_ENCODING] = _PATCH_NETWORKS[kind].automatic_encoding
     values: dict[str, Any] = json.loads(json.dumps(found, default=repr))
     return values
 
@@ -77,10 +90,33 @@ def read_report(path: PathOrStr) -> tuple[dict[str, Any], dict[str, Any] | None]
     numbers : dict
         Numbers behind each row.
     defaults : dict or None
-        Default parameters that the rows were measured with, by the names of `defaults_of`; None in a file without.
+        Default parameters that the rows were measured with, by the names of `defaults_of`, also if they had others
+        when the file was written; None in a file without.
     """
     numbers = json.loads(Path(path).with_suffix(".json").read_text(encoding="utf-8"))
-    return numbers, numbers.pop(_DEFAULTS, None)
+    defaults = numbers.pop(_DEFAULTS, None)
+    if defaults is None:
+        return numbers, None
+    return numbers, {name: _renamed_defaults(name, earlier) for name, earlier in defaults.items()}
+
+
+def _renamed_defaults(name: str, earlier: dict[str, Any]) -> dict[str, Any]:
+    """Recorded defaults by the names of today, which the parameters in old model files get too."""
+    state: dict[str, Any] = {key: value for key, value in earlier.items() if not key.startswith(_GROUPS)}
+    for group in _GROUPS:
+        held = {key.removeprefix(group): value for key, value in earlier.items() if key.startswith(group)}
+        state |= {group.removesuffix("__"): {"state": held}} if held else {}
+    state_now = renamed(name.partition(" ")[0], state)
+    if state_now is state:
+        return earlier
+    found = {"scaling": "ScalingOptions", "symmetries": "SymmetryOptions"}
+    for key, value in state_now.items():
+        if isinstance(value, dict) and "object" in value:
+            found[key] = value["object"]
+            found |= {f"{key}__{inner}": held for inner, held in value["state"].items()}
+        else:
+            found[key] = value
+    return found
 
 
 def mean_and_spread(values: Sequence[float]) -> str:

@@ -1,10 +1,10 @@
 """Ten frames of a diffusion-reaction and those that follow: all at once, a latent propagator, or a rollout.
 
 MNO's published networks predict all frames at once, as channels, or carry the latent tokens of OFormer on from frame to
-frame (`MNOArchitecture` with ``n_steps``); `skop.RolloutRegressor` learns one step and applies it again and again. All
-have the same training time, and default parameters. Errors are taken over predicted frames only; the published tables
-count the known frames as free of error, which makes an error smaller by the part of frames that is predicted, and that
-figure has a column of its own. Data come from `skop.datasets.make_diffusion_reaction`.
+frame (`skop.parts.OFormer` with ``n_steps``); `skop.RolloutRegressor` learns one step and applies it again and again.
+All have the same training time, and default parameters. Errors are taken over predicted frames only; the published
+tables count the known frames as free of error, which makes an error smaller by the part of frames that is predicted,
+and that figure has a column of its own. Data come from `skop.datasets.make_diffusion_reaction`.
 """
 
 import argparse
@@ -18,7 +18,7 @@ from benchmarks._models import HOSTS, until_time
 from benchmarks._report import Report, mean_and_spread
 from skop._typing import FloatArray
 from skop.datasets import make_diffusion_reaction
-from skop.estimators import MNOArchitecture, MNORegressor, PODRegressor, RolloutRegressor
+from skop.estimators import MNORegressor, PODRegressor, RolloutRegressor
 from skop.exceptions import NonFinitePredictionError, TrainingDivergedError
 from skop.metrics import pdebench_nrmse, pdebench_rmse, relative_l2_error
 
@@ -116,8 +116,9 @@ def _simple_rows(report: Report, train: Data, test: Data, n_known: int) -> list[
 
 def _model(form: str, host: str, seed: int, options: argparse.Namespace) -> Any:
     """The model of a row: scans in a host with default parameters, in one of the three forms in time."""
-    parts = MNOArchitecture(n_steps=options.frames if form == _PROPAGATOR else None)
-    model = MNORegressor(host=host, base=None, architecture=parts, random_state=seed, **until_time(options.budget))
+    model = MNORegressor(host=HOSTS[host](), base=None, random_state=seed, **until_time(options.budget))
+    if form == _PROPAGATOR:
+        model.set_params(host__n_steps=options.frames)
     return RolloutRegressor(model, window=options.known) if form == _ROLLOUT else model
 
 

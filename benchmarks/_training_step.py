@@ -22,7 +22,7 @@ import torch
 from joblib.externals.loky import ProcessPoolExecutor
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
-from benchmarks._models import HOSTS, MIXERS, OPERATORS
+from benchmarks._models import HOSTS, MIXERS, OPERATORS, mno_parts
 from benchmarks._report import Report
 from skop.exceptions import FieldDataError
 
@@ -40,7 +40,7 @@ _UNIT = 1 if sys.platform == "darwin" else 1024
 
 
 class _Step(NamedTuple):
-    """What a step is taken with: an operator, parameters of its own, a preset or None for its defaults."""
+    """What a step is taken with: an operator, words for parts of it, a preset or None for its defaults."""
 
     operator: str
     parts: dict[str, str]
@@ -180,7 +180,10 @@ def _measure(step: _Step, resolution: int, batch: int, repeats: int) -> dict[str
     y = generator.random((batch, resolution, resolution, 1)).astype(np.float32)
     kind = OPERATORS[step.operator][0]
     run: dict[str, Any] = {"base": None, "batch_size": batch, "max_iter": 1, "warm_start": True, "random_state": 0}
-    model = kind(**step.parts, **run) if step.preset is None else kind.from_preset(step.preset, **step.parts, **run)
+    if step.preset is None:
+        model = kind(**(mno_parts(**step.parts) if step.parts else {}), **run)
+    else:
+        model = kind.from_preset(step.preset, **step.parts, **run)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     model.fit(X, y)  # looks for the kernels, and compiles them where they are new
     with _updates_timed() as updates:

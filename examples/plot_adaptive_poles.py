@@ -21,6 +21,7 @@ from skop import AMORegressor
 from skop.datasets import make_advection, make_brusselator, make_darcy
 from skop.inspection import PoleDisplay
 from skop.metrics import relative_l2_error
+from skop.parts import TakenakaMalmquist
 
 options = {"n_samples": 100, "random_state": 0}
 problems = {
@@ -29,8 +30,9 @@ problems = {
     "Brusselator": make_brusselator(resolution=8, n_times=4, frame_interval=1.5, **options),
 }
 train, test = slice(None, 80), slice(80, None)
+poles = TakenakaMalmquist(n_poles=12)
 models = {
-    name: AMORegressor(width=24, depth=2, n_poles=12, base=None, max_iter=20, random_state=0).fit(X[train], y[train])
+    name: AMORegressor(mixer=poles, width=24, depth=2, base=None, max_iter=20, random_state=0).fit(X[train], y[train])
     for name, (X, y) in problems.items()
 }
 

@@ -18,21 +18,20 @@ draws both figures for small networks.
 import matplotlib.pyplot as plt
 import numpy as np
 
-from skop import MNOArchitecture, MNORegressor, TrainingOptions
+from skop import MNORegressor, TrainingOptions
 from skop.datasets import make_darcy
 from skop.inspection import FrequencyResponseDisplay
 from skop.metrics import relative_l2_error
+from skop.parts import GNOT, Attention, Mamba
 
 X, y = make_darcy(100, resolution=8, solver_resolution=29, random_state=0)
 train, test = slice(None, 80), slice(80, None)
-options = {"host": "gnot", "base": None, "width": 16, "depth": 2, "max_iter": 30, "random_state": 0}
+host = GNOT(mlp_depth=1, kernel_size=1)
+options = {"host": host, "base": None, "width": 16, "depth": 2, "max_iter": 30, "random_state": 0}
 training = TrainingOptions(optimizer="adamw", schedule="one_cycle", ema_decay=None)
 options |= {"learning_rate_init": 4e-3, "training": training}
-architecture = MNOArchitecture(mlp_depth=1, kernel_size=1)
-models = {
-    mixer: MNORegressor(mixer=mixer, architecture=architecture, **options).fit(X[train], y[train])
-    for mixer in ("linear", "softmax", "mamba")
-}
+mixers = {"linear": Attention(kind="linear"), "softmax": Attention(kind="softmax"), "mamba": Mamba()}
+models = {name: MNORegressor(mixer=mixer, **options).fit(X[train], y[train]) for name, mixer in mixers.items()}
 
 # %%
 # Over the frequency

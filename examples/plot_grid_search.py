@@ -20,6 +20,7 @@ from sklearn.preprocessing import FunctionTransformer
 from skop import LaMORegressor
 from skop.datasets import make_darcy
 from skop.metrics import neg_relative_l2_scorer, relative_l2_error
+from skop.parts import Patches
 
 X, y = make_darcy(120, resolution=12, solver_resolution=34, coefficient="lognormal", random_state=0)
 X_train, X_test, y_train, y_test = X[:80], X[80:], y[:80], y[80:]
@@ -32,7 +33,7 @@ X_train, X_test, y_train, y_test = X[:80], X[80:], y[:80], y[80:]
 
 pipeline = make_pipeline(
     FunctionTransformer(np.log),
-    LaMORegressor(depth=1, patch_size=2, base=None, max_iter=12, batch_size=8, random_state=0),
+    LaMORegressor(depth=1, patches=Patches(size=2), base=None, max_iter=12, batch_size=8, random_state=0),
 )
 search = GridSearchCV(
     pipeline,

@@ -18,6 +18,7 @@ from sklearn.model_selection import GridSearchCV
 from skop import MNORegressor
 from skop.datasets import make_darcy
 from skop.metrics import neg_relative_l2_scorer, relative_l2_error
+from skop.parts import GNOT, Attention, GalerkinTransformer, Mamba, OFormer
 
 X, y = make_darcy(80, resolution=8, solver_resolution=29, random_state=0)
 
@@ -26,10 +27,11 @@ X, y = make_darcy(80, resolution=8, solver_resolution=29, random_state=0)
 # ---------
 # The same size and number of epochs for all of them.
 
-hosts, mixers = ["galerkin", "gnot", "oformer"], ["mamba", "linear", "softmax"]
+hosts = {"galerkin": GalerkinTransformer(), "gnot": GNOT(), "oformer": OFormer()}
+mixers = {"mamba": Mamba(), "linear": Attention(kind="linear"), "softmax": Attention(kind="softmax")}
 search = GridSearchCV(
     MNORegressor(width=16, depth=1, max_iter=25, random_state=0),
-    {"host": hosts, "mixer": mixers},
+    {"host": list(hosts.values()), "mixer": list(mixers.values())},
     scoring=neg_relative_l2_scorer,
     cv=[(np.arange(64), np.arange(64, 80))],
     refit=False,

@@ -17,9 +17,10 @@ import matplotlib.pyplot as plt
 import numpy as np
 from sklearn.neighbors import KNeighborsRegressor
 
-from skop import LaMOArchitecture, LaMORegressor
+from skop import LaMORegressor
 from skop.datasets import make_elasticity
 from skop.metrics import relative_l2_error
+from skop.parts import LatentTokens
 
 coarse = {"n_points": (40, 9), "vary_points": True, "shuffle_points": True}
 X_train, y_train = make_elasticity(100, **coarse, random_state=0)
@@ -48,12 +49,11 @@ print(f"relative L2 error of the nearest training points: {nearest_error:.4f}")
 model = LaMORegressor(
     width=32,
     depth=1,
-    n_latents=16,
     max_iter=30,
     batch_size=4,
     learning_rate_init=8e-3,
     random_state=0,
-    architecture=LaMOArchitecture(n_latent_heads=4, n_frequencies=3),
+    latents=LatentTokens(n_tokens=16, n_frequencies=3),
 )
 model.fit(X_train, y_train)
 error = 1 - model.score(X_test, y_test)

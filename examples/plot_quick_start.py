@@ -23,6 +23,7 @@ import skop
 from skop.datasets import make_darcy
 from skop.inspection import FieldErrorDisplay, TrainingCurveDisplay
 from skop.metrics import relative_l2_error
+from skop.parts import Patches
 
 X, y = make_darcy(200, resolution=16, solver_resolution=46, random_state=0)
 X_train, X_test, y_train, y_test = train_test_split(X, y, test_size=50, random_state=0)
@@ -38,7 +39,7 @@ print("permeability", X.shape, "pressure", y.shape)
 model = skop.LaMORegressor(
     width=32,
     depth=1,
-    patch_size=2,
+    patches=Patches(size=2),
     max_iter=20,
     batch_size=8,
     learning_rate_init=3e-3,

@@ -20,6 +20,7 @@ from skop import LaMORegressor
 from skop.datasets import make_darcy
 from skop.inspection import FieldErrorDisplay
 from skop.metrics import relative_l2_error
+from skop.parts import Patches
 
 X_fine, y_fine = make_darcy(190, resolution=31, solver_resolution=91, random_state=0)
 X_coarse, y_coarse = X_fine[:, ::2, ::2], y_fine[:, ::2, ::2]
@@ -32,7 +33,7 @@ train, test = slice(None, 150), slice(150, None)
 model = LaMORegressor(
     width=32,
     depth=1,
-    patch_size=2,
+    patches=Patches(size=2),
     base=None,
     max_iter=20,
     batch_size=8,

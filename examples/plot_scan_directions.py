@@ -13,10 +13,11 @@ around it, and none from the other two. This example shows the effect on the err
 
 import matplotlib.pyplot as plt
 
-from skop import GeoMaNOArchitecture, GeoMaNORegressor
+from skop import GeoMaNORegressor
 from skop.datasets import make_darcy
 from skop.inspection import ReceptiveFieldDisplay
 from skop.metrics import relative_l2_error
+from skop.parts import GeometricScan, Patches
 
 X, y = make_darcy(140, resolution=12, solver_resolution=45, random_state=0)
 train, test = slice(None, 100), slice(100, None)
@@ -32,17 +33,20 @@ train, test = slice(None, 100), slice(100, None)
 def fit(scan_directions, depth):
     """Train a small network in which only the scans mix tokens."""
     model = GeoMaNORegressor(
-        recurrence="grid",
         base=None,
         depth=depth,
         width=24,
-        patch_size=3,
-        d_state=4,
         max_iter=25,
         batch_size=8,
         random_state=0,
-        architecture=GeoMaNOArchitecture(
-            scan_directions=scan_directions, step_range=(0.1, 0.5), decay_range=None, kernel_size=1, conv_channels=0
+        patches=Patches(size=3, conv_channels=0),
+        mixer=GeometricScan(
+            d_state=4,
+            recurrence="grid",
+            scan_directions=scan_directions,
+            step_range=(0.1, 0.5),
+            decay_range=None,
+            kernel_size=1,
         ),
     )
     return model.fit(X[train], y[train])

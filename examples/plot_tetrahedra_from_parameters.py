@@ -21,9 +21,10 @@ import meshio
 import numpy as np
 from sklearn.model_selection import train_test_split
 
-from skop import FieldSet, LaMOArchitecture, LaMORegressor, PODRegressor
+from skop import FieldSet, LaMORegressor, PODRegressor
 from skop.data import attach_predictions
 from skop.datasets import make_cantilever
+from skop.parts import LatentTokens
 
 ranges = {"length": (0.5, 0.7), "width": (0.08, 0.1), "height": (0.08, 0.1), "taper": (0.6, 1.0), "angle": (-30, 30)}
 data = make_cantilever(90, ranges=ranges, n_cells=(10, 1, 1), random_state=0)
@@ -54,14 +55,13 @@ models = {
     "LaMO": LaMORegressor(
         width=32,
         depth=2,
-        n_latents=16,
         base=None,
         loss="mse",
         max_iter=30,
         batch_size=4,
         learning_rate_init=8e-3,
         random_state=0,
-        architecture=LaMOArchitecture(n_latent_heads=4, n_frequencies=2),
+        latents=LatentTokens(n_tokens=16, n_frequencies=2),
     ),
     "POD + GPR": PODRegressor(regressor="gaussian_process"),
 }

@@ -48,7 +48,26 @@ class Choice(StrOptions):
 
 
 def Whole(lowest: int, highest: int | None = None) -> Interval:
-    """Return the constraint of a whole number, bounds included."""
+    """Return the constraint of a whole number, bounds included.
+
+    Parameters
+    ----------
+    lowest : int
+        Lowest number.
+    highest : int or None, default=None
+        Highest number; None is no bound.
+
+    Returns
+    -------
+    Interval
+        The constraint.
+
+    Examples
+    --------
+    >>> from skop.parts import Whole
+    >>> 0 in Whole(1), 7 in Whole(1, 7)
+    (False, True)
+    """
     return Interval(Integral, lowest, highest, closed="left" if highest is None else "both")
 
 
@@ -267,8 +286,16 @@ class HasParts(Parametrised):
                     "first."
                 )
         for name, usual in self._usual_parts().items():
-            if any(key.startswith(f"{name}__") for key in params):
-                given = params.get(name, getattr(self, name))
+            nested = {key for key in params if key.startswith(f"{name}__")}
+            if not nested:
+                continue
+            given = params.get(name, getattr(self, name))
+            listed = {f"{name}__{own}": value for own, value in usual.get_params(deep=False).items()}
+            are_listed = all(key in listed and are_equal(params[key], listed[key]) for key in nested)
+            if name in params and given is None and are_listed:
+                # What `get_params` lists of a part that is None: it stays None.
+                params = {key: value for key, value in params.items() if key not in nested}
+            else:
                 params = {**params, name: clone(usual) if given is None else self._as_part(name, given)}
         found: Self = super().set_params(**params)  # type: ignore[misc]
         return found

@@ -12,26 +12,31 @@ import pytest
 
 CHECKOUT = Path(__file__).parents[1]
 ROOT = CHECKOUT / "skop"
-BASE = {"_typing", "exceptions", "_optional", "_sklearn_compat", "_version", "_openmp", "_draws", "_files", "_jobs"}
+BASE = {
+    *("_typing", "exceptions", "_optional", "_sklearn_compat", "_parameters", "_version", "_openmp", "_draws"),
+    *("_files", "_jobs"),
+}
 LOW = {"data", "ops", "losses", "metrics", "datasets"}
 #: Parts of the package (packages and modules below `skop`), the benchmarks beside it, and those that each may import.
 ALLOWED = {
     **dict.fromkeys(LOW, BASE),
     "datasets": BASE | {"data"},
     "modules": BASE | {"ops"},
-    "networks": BASE | {"modules"},
+    "parts": BASE | {"modules"},
+    "networks": BASE | {"modules", "parts"},
     "training": BASE | {"data", "losses"},
     "surrogate": BASE | {"data", "ops", "modules", "networks", "training"},
-    "estimators": BASE | LOW | {"surrogate", "training", "networks", "modules"},
+    "estimators": BASE | LOW | {"surrogate", "training", "networks", "modules", "parts"},
     "testing": BASE | {"data"},
     "inspection": BASE | LOW | {"estimators", "surrogate", "modules"},
     "cli": BASE | LOW | {"estimators", "inspection", "_demo"},
     "_demo": BASE | LOW | {"estimators", "inspection"},
     "__main__": {"cli"},
-    "benchmarks": BASE | LOW | {"estimators", "surrogate", "inspection", "networks", "modules", "training"},
-    "__init__": BASE | LOW | {"estimators", "inspection", "modules", "networks", "testing", "training"},
+    "benchmarks": BASE | LOW | {"estimators", "surrogate", "inspection", "networks", "modules", "parts", "training"},
+    "__init__": BASE | LOW | {"estimators", "inspection", "modules", "networks", "parts", "testing", "training"},
+    **{name: set() for name in BASE},
     "_optional": {"exceptions"},
-    **{name: set() for name in BASE - {"_optional"}},
+    "_parameters": {"_sklearn_compat"},
 }
 #: Halls of the estimators, the lowest first; each may import those below it, and none above.
 HALLS = (
@@ -45,8 +50,8 @@ KERNEL_FILES = tuple(start for group in COMPILERS.values() for start in group)
 #: Compiles loops of its own to compare with; it imports them, and the compiler, inside functions only.
 ABLATION = "_kernel_ablation"
 SKLEARN_PARTS = {
-    "_sklearn_compat", "estimators", "metrics", "data", "datasets", "testing", "inspection", "cli", "_demo",
-    "benchmarks",
+    "_sklearn_compat", "_parameters", "estimators", "metrics", "data", "datasets", "testing", "inspection", "cli",
+    "_demo", "benchmarks",
 }  # fmt: skip
 PRIVATE_SKLEARN = "_sklearn_compat.py"
 

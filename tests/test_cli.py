@@ -646,7 +646,7 @@ def test_arrays_of_matlab_and_numpy_give_the_same_model(tmp_path, monkeypatch, c
     with h5py.File("new.mat", "w") as file:
         for name, array in arrays.items():
             file[name] = array.T
-    assert main(["fit", "flow.npz", "-o", "flow.skop", *TINY_FIT, "--set", "patch_size=4"]) == 0
+    assert main(["fit", "flow.npz", "-o", "flow.skop", *TINY_FIT, "--set", "patches__size=4"]) == 0
     # 17 numbers in the last axis are points, so the grid has two axes.
     assert skop.load("flow.skop").spec_.grid_shape == (18, 17)
     capsys.readouterr()

@@ -102,7 +102,17 @@ def test_links_lead_somewhere(page):
 MEASURED = [page for page in PAGES if page.with_suffix(".json").exists()]
 PARSER = make_parser()
 #: Parameters that are younger than a page and whose defaults stand for what was done before them.
-KEPT = frozenset({"grid"})
+KEPT = frozenset(
+    {
+        "grid", "training__subsample_points",
+        # Until parts were parameters some networks had these, and their estimators had no parameter.
+        "patches__coordinate_channels", "patches__init", "patches__lifting_width", "patches__pad_to_multiple",
+        "latents__normalize", "latents__parameter_embedding", "latents__position_network", "latents__shared",
+        "latents__temperature", "latents__weight_init",
+        # One parameter for both was "auto", which stood for these numbers.
+        "patches__n_frequencies", "latents__n_frequencies",
+    }
+)  # fmt: skip
 
 
 def why_old(page):

@@ -60,7 +60,7 @@ def one_warning(call, *arguments, **options):
 
 def tiny():
     """An estimator that fits in a moment."""
-    return LaMORegressor(width=8, depth=1, n_latents=4, d_state=4, max_iter=1, random_state=0)
+    return LaMORegressor(width=8, depth=1, max_iter=1, random_state=0)
 
 
 def test_a_warning_names_the_line_of_the_caller():
@@ -88,11 +88,12 @@ def test_the_fits_of_a_search_show_a_warning_once(monkeypatch):
     """Also with the last fit, of the best parameters, which is no task of the search."""
     monkeypatch.setattr(exceptions, "_shown", (None, {}))
     X = np.random.default_rng(0).random((6, 8, 8, 1))
-    model = skop.LaMORegressor(width=8, depth=1, base=None, max_iter=1, n_latents=8, random_state=0, verbose=False)
+    model = skop.LaMORegressor(width=8, depth=1, base=None, max_iter=1, random_state=0, verbose=False)
+    model.set_params(latents__n_tokens=8)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("default")
         GridSearchCV(model, {"max_iter": [1, 2]}, cv=2).fit(X, X)
-    assert sum("n_latents=8 has no effect" in str(item.message) for item in caught) == 1
+    assert sum("latents=LatentTokens(n_tokens=8) has no effect" in str(item.message) for item in caught) == 1
 
 
 def shown_by(action, calls):

@@ -50,7 +50,7 @@ def callables():
 
 
 def is_constructor_of_parameters(item):
-    """Whether an item is an estimator or an option object, whose fields are searched by name."""
+    """Whether an item is an estimator or a part, whose fields are searched by name."""
     return inspect.isclass(item) and issubclass(item, BaseEstimator)
 
 
@@ -116,11 +116,25 @@ def wrong_defaults(item):
                 yield f"{item.__name__}.{key}: {stated}, documented as {types.get(key)!r}"
 
 
-def test_estimators_and_option_objects_state_the_true_defaults(callables):
+def test_estimators_and_parts_state_the_true_defaults(callables):
     items = [item for item in callables.values() if is_constructor_of_parameters(item)]
-    options = {"TrainingOptions", "ScalingOptions", "SymmetryOptions", "LaMOArchitecture", "GeoMaNOArchitecture"}
-    assert options | {"MNOArchitecture"} <= {item.__name__ for item in items}
+    parts = {"TrainingOptions", "ScalingOptions", "SymmetryOptions", "Patches", "GridSSD", "OFormer"}
+    assert parts <= {item.__name__ for item in items}
     assert not [words for item in items for words in wrong_defaults(item)]
+
+
+def test_parameters_that_are_read_can_be_set_again(callables):
+    """Also those that are listed of a part that is None, which then stays None."""
+    kinds = [item for item in callables.values() if is_constructor_of_parameters(item)]
+    kinds = [item for item in kinds if all(own.default is not own.empty for own in accepted(item).values())]
+    assert len(kinds) > 25
+    for kind in kinds:
+        found = kind().get_params()
+        after = kind().set_params(**found).get_params()
+        assert list(after) == list(found)
+        assert not [name for name, value in after.items() if (value is None) != (found[name] is None)], kind
+    with pytest.raises(ValueError, match="Invalid parameter 'tolerance'"):
+        skop.LaMORegressor().set_params(training=None, training__tolerance=None)
 
 
 def example(first, second=2, third="x"):

@@ -5,7 +5,8 @@ import pytest
 import torch
 from sklearn.linear_model import LinearRegression
 
-from skop import FieldSet, LaMOArchitecture, LaMORegressor
+from skop import FieldSet, LaMORegressor
+from skop.parts import Patches
 from skop.testing import FieldCheck, check_field_estimator, parametrize_with_field_checks, yield_field_checks
 from skop.testing._samples import make_samples, state_of
 
@@ -133,7 +134,7 @@ BROKEN = {
 
 
 def small(kind, **params):
-    return kind(width=8, depth=1, d_state=4, max_iter=2, **params)
+    return kind(width=8, depth=1, max_iter=2, **params)
 
 
 def checks_by_name(estimator, **options):
@@ -150,7 +151,7 @@ def test_a_broken_law_is_caught_and_named(kind, name):
 
 
 def test_a_claim_of_any_grid_is_held_against_the_estimator():
-    tied = small(LaMORegressor).set_params(architecture__positional_encoding="learned")
+    tied = small(LaMORegressor).set_params(patches__positional_encoding="learned")
     checks_by_name(tied, n_dims=[2])["check_other_grid"](tied)
     with pytest.raises(AssertionError, match="positional_encoding='learned'"):
         checks_by_name(tied, n_dims=[2], any_grid=True)["check_other_grid"](tied)
@@ -181,7 +182,7 @@ def test_every_check_function_is_in_the_suite():
 
 
 def test_parametrize_gives_one_case_for_each_estimator_and_check():
-    estimators = [LaMORegressor(), LaMORegressor(architecture=LaMOArchitecture(positional_encoding=None))]
+    estimators = [LaMORegressor(), LaMORegressor(patches=Patches(positional_encoding=None))]
     mark = parametrize_with_field_checks(estimators, n_dims=[1]).mark
     expected = [check for estimator in estimators for check in yield_field_checks(estimator, n_dims=[1])]
     assert [case.values[1].name for case in mark.args[1]] == [check.name for check in expected]

@@ -104,6 +104,7 @@ class PatchNetwork(OperatorNetwork):
         dropout: float = 0.0,
     ) -> None:
         super().__init__()
+        patches._validate_params()
         conv_channels, lifting_width = int(patches.conv_channels), int(patches.lifting_width)
         self.patch_shape = patches.shape(grid_shape)
         self.pad_to_multiple, self.shifts_patches = int(patches.pad_to_multiple), False

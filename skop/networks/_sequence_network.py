@@ -168,6 +168,7 @@ class SequenceNetwork(OperatorNetwork):
         n_scalars: int,
     ) -> None:
         super().__init__()
+        host._validate_params()
         if n_dims not in (1, 2, 3):
             raise ValueError(f"n_dims={n_dims}; expected points in 1, 2 or 3 dimensions.")
         self.needs_grid = on_grid or host.kernel_size > 1

@@ -40,8 +40,12 @@ class AMOPatchNetwork(PatchNetwork):
     ----------
     n_dims : int
         Number of space dimensions.
+    grid_shape : tuple of int
+        Shape of the training grid.
     width : int
         Size of a token.
+    patches : Patches
+        Patches of the grid.
     mixer : TakenakaMalmquist
         Expansions of the tokens, with at most as many poles as there are patches.
     **skeleton

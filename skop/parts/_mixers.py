@@ -86,6 +86,7 @@ class Mixer(Part):
         ValueError
             If the mixer has no cross form although `n_references` asks for one.
         """
+        self._validate_params()
         return self._build(type(self).module, width, n_dims, place)
 
     def _build(self, module: Callable[..., TokenMixer], width: int, n_dims: int, place: dict[str, Any]) -> TokenMixer:
@@ -269,6 +270,7 @@ class Attention(Mixer):
         TokenMixer
             The module, with fresh weights.
         """
+        self._validate_params()
         return self._build(self.kind_of_attention[self.resolved(linear)], width, n_dims, place)
 
     def resolved(self, linear: str = "galerkin") -> str:

@@ -63,13 +63,13 @@ def test_a_row_is_the_preset_with_its_variant(benchmark):
     model = ablation._model(argparse.Namespace(benchmark=benchmark, **sizes), Variant("sequence", "learned", "0001"), 5)
     model = getattr(model, "estimator", model)
     expected = {
-        "recurrence": "sequence",
-        "architecture__positional_encoding": "learned",
-        "correction": "0001",
+        "mixer__recurrence": "sequence",
+        "patches__positional_encoding": "learned",
+        "mixer__correction": "0001",
         "max_iter": 3,
         "random_state": 5,
         "width": 24,
-        "architecture__lifting_width": 24,
+        "patches__lifting_width": 24,
         "depth": 8,
         "learning_rate_init": 3e-4,
     }

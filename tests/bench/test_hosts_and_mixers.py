@@ -7,6 +7,7 @@ from benchmarks import _hosts_and_mixers as table
 from benchmarks.__main__ import main
 from benchmarks._models import classical_models
 from benchmarks._report import Report, read_report
+from skop.parts import GNOT
 
 SMALL = ["--resolution", "8", "--solver-resolution", "16", "--train", "8", "--test", "3"]
 
@@ -35,10 +36,12 @@ def test_every_pair_has_a_row_for_each_limit(tmp_path):
 
 def test_a_row_is_the_default_or_the_published_network():
     given = {"max_iter": 3, "random_state": 5}
-    ours = table._model(("gnot", "linear"), False, **given).get_params()
-    assert {"host": "gnot", "mixer": "linear", "width": 32, **given}.items() <= ours.items()
-    published = table._model(("gnot", "linear"), True, **given).get_params()
-    assert {"host": "gnot", "mixer": "linear", "width": 96, "loss": "mse", **given}.items() <= published.items()
+    ours = table._model(("gnot", "linear"), False, **given)
+    assert {"width": 32, "host__mlp_depth": 2, **given}.items() <= ours.get_params().items()
+    published = table._model(("gnot", "linear"), True, **given)
+    assert {"width": 96, "host__mlp_depth": 4, "loss": "mse", **given}.items() <= published.get_params().items()
+    for model in (ours, published):
+        assert (type(model.host), model.mixer.kind) == (GNOT, "linear")
     assert type(table._model(table._LAMO, True, **given)).__name__ == "LaMORegressor"
 
 

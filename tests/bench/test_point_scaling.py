@@ -7,6 +7,7 @@ import pytest
 from benchmarks import _point_scaling as point_scaling
 from benchmarks.__main__ import main
 from benchmarks._report import read_report
+from skop.parts import LatentAttention
 
 
 @pytest.mark.exhaustive
@@ -36,6 +37,6 @@ def test_training_and_other_models_have_tables_of_their_own(tmp_path, monkeypatc
 
 
 def test_the_models_with_latent_tokens_are_those_named():
-    once = point_scaling._make("amo-once", batch_size=3).get_params()
-    assert {"architecture__latents": "once", "batch_size": 3}.items() <= once.items()
-    assert point_scaling._make("amo").get_params()["architecture"] is None
+    once = point_scaling._make("amo-once", batch_size=3)
+    assert (type(once.latents), once.latents.n_tokens, once.batch_size) == (LatentAttention, 64, 3)
+    assert point_scaling._make("amo").latents is None

@@ -9,6 +9,7 @@ from benchmarks import _pole_ablation as ablation
 from benchmarks.__main__ import main
 from benchmarks._pole_ablation import Variant
 from benchmarks._report import read_report
+from skop.parts import LatentAttention, LiteralExpansions
 
 SMALL = [
     "--resolution",
@@ -65,18 +66,24 @@ def test_a_row_is_the_papers_network_with_its_variant():
     variant = Variant(8, adaptive=False, orthogonal=False, directions="forward", transform="filter")
     expected = {
         "geometry": "points",
-        "architecture__latents": "once",
-        "architecture__adaptive_poles": False,
-        "architecture__orthogonal": False,
-        "architecture__scan_directions": "forward",
-        "architecture__transform": "filter",
-        "n_poles": 8,
+        "latents__n_tokens": 64,
+        "mixer__adaptive_poles": False,
+        "mixer__orthogonal": False,
+        "mixer__scan_directions": "forward",
+        "mixer__transform": "filter",
+        "mixer__n_poles": 8,
         "width": 24,
         "depth": 3,
         "max_iter": 7,
         "random_state": 5,
     }
-    assert expected.items() <= ablation._model(variant, 5, argparse.Namespace(**given)).get_params().items()
+    model = ablation._model(variant, 5, argparse.Namespace(**given))
+    assert expected.items() <= model.get_params().items()
+    assert isinstance(model.latents, LatentAttention)
+    printed = ablation._model(Variant(orthogonal=False, transform="literal"), 5, argparse.Namespace(**given)).mixer
+    assert (type(printed), printed.adaptive_poles, printed.orthogonal) == (LiteralExpansions, True, False)
+    on_grid = ablation._model(Variant(), 5, argparse.Namespace(**given | {"geometry": "grid"}))
+    assert (on_grid.geometry, on_grid.latents) == ("grid", None)
     timed = ablation._model(variant, 5, argparse.Namespace(**given | {"budget": 9.0})).get_params()
     assert timed["max_time"] == 9.0
 

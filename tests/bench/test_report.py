@@ -52,20 +52,39 @@ def test_what_was_measured_is_saved_before_the_end(tmp_path):
     assert list(read_report(tmp_path / "result.md")[0]) == ["first", "second"]
 
 
-def test_defaults_are_those_of_the_estimator_and_of_its_options():
+def test_defaults_are_those_of_the_estimator_and_of_its_parts():
     found, preset = defaults_of("GeoMaNORegressor"), defaults_of("GeoMaNORegressor darcy")
     default = GeoMaNORegressor()
     assert found["width"] == default.width
+    assert (found["mixer"], found["mixer__d_state"], preset["mixer__d_state"]) == ("GeometricScan", 2, 16)
     assert found["training__optimizer"] == TrainingOptions().optimizer != preset["training__optimizer"]
-    assert preset["architecture__direction_order"] == "paper"
+    assert preset["mixer__direction_order"] == "paper"
     assert preset["symmetries__average_predictions"] == SymmetryOptions().average_predictions
     # All values are numbers and words, by the names that `set_params` takes.
-    assert (
-        found.keys()
-        == preset.keys()
-        <= default.set_params(**{option: kind() for option, kind in default._option_types.items()}).get_params().keys()
-    )
+    assert found.keys() == preset.keys() == default.get_params().keys()
     assert json.loads(json.dumps(preset)) == preset
+
+
+def test_what_automatic_parameters_stand_for_is_recorded():
+    assert defaults_of("LaMORegressor")["loss"] == "auto: sobolev, mse"
+    kinds = ("LaMORegressor", "AMORegressor", "GeoMaNORegressor")
+    assert [defaults_of(kind)["patches__positional_encoding"] for kind in kinds] == ["coordinates", "coordinates", None]
+
+
+def test_parameters_of_earlier_records_have_the_names_of_today(tmp_path):
+    old = {"max_iter": 100, "learning_rate_init": 4e-3, "patch_size": 4, "n_heads": None, "scaling__coords": "box"}
+    old |= {"architecture__mixer": "mamba2", "architecture__n_latent_heads": 8, "training__weight_decay": 0.2}
+    path = tmp_path / "result.json"
+    path.write_text(json.dumps({"defaults": {"LaMORegressor": old, "PODRegressor": {"n_components": 0.9}}}))
+    found = read_report(path)[1]
+    assert found["PODRegressor"] == {"n_components": 0.9}
+    expected = {"max_iter": 100, "patches__size": 4, "mixer": "Mamba2", "mixer__n_heads": None, "latents__n_heads": 8}
+    expected |= {"weight_decay": 0.2, "scaling__coords": "box"}
+    assert expected.items() <= found["LaMORegressor"].items()
+    assert found["LaMORegressor"].keys() <= defaults_of("LaMORegressor").keys()
+    # Records of today stay as they are.
+    path.write_text(json.dumps({"defaults": {"LaMORegressor": defaults_of("LaMORegressor")}}))
+    assert read_report(path)[1]["LaMORegressor"] == defaults_of("LaMORegressor")
 
 
 def test_defaults_of_a_report_are_those_that_its_oldest_numbers_were_measured_with(tmp_path):

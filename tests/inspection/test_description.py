@@ -172,4 +172,5 @@ def test_advice_follows_the_kind_of_the_data():
     assert shared.form == "80 samples on 25 shared points in 2-D"
     assert shared.advice["estimator"] == fixed.advice["estimator"]
     large = FieldSet(RNG.random((2, 6000, 2)), RNG.random((2, 6000, 1)))
-    assert describe_data(large, large).advice["subsample_points"].startswith("2000: a training step then costs about 3")
+    drawn = describe_data(large, large).advice["training__subsample_points"]
+    assert drawn.startswith("2000: a training step then costs about 3")

@@ -16,7 +16,6 @@ from skop import (  # noqa: E402
     EnsembleRegressor,
     FieldSet,
     GeoMaNORegressor,
-    LaMOArchitecture,
     LaMORegressor,
     MNORegressor,
 )
@@ -24,6 +23,7 @@ from skop.data import unit_grid  # noqa: E402
 from skop.exceptions import FieldDataError, OptionalDependencyError  # noqa: E402
 from skop.inspection import FrequencyResponse, FrequencyResponseDisplay, frequency_response  # noqa: E402
 from skop.modules import note_features, observe_features  # noqa: E402
+from skop.parts import GNOT, Attention, LatentAttention, LatentTokens, OFormer, Patches  # noqa: E402
 
 SMALL = {"width": 8, "depth": 1, "max_iter": 1, "random_state": 0, "dtype": "float64"}
 BLOCK = ("mixer", "mlp")
@@ -44,11 +44,11 @@ def lamo(**parameters):
 
 
 def on_points(**parameters):
-    return LaMORegressor(**SMALL | parameters, n_latents=4, architecture=LaMOArchitecture(n_latent_heads=2))
+    return LaMORegressor(**SMALL | parameters, latents=LatentTokens(n_tokens=4, n_heads=2))
 
 
 def amo(**parameters):
-    return AMORegressor().set_params(**SMALL | {"depth": 2, "n_poles": 3} | parameters)
+    return AMORegressor().set_params(**SMALL | {"depth": 2, "mixer__n_poles": 3} | parameters)
 
 
 class Shows(torch.nn.Module):
@@ -70,7 +70,7 @@ def response_of(*layers, grid=None):
     n, *shape, _ = layers[0].shape
     # Fields that tell the samples apart, also after scaling, which is undone by hand.
     X = np.broadcast_to(np.arange(float(n)).reshape(n, *[1] * (len(shape) + 1)), (n, *shape, 1))
-    model = lamo(patch_size=1, base=None).fit(X, X)
+    model = lamo(patches__size=1, base=None).fit(X, X)
     scaler = model.scalers_.fields
     model.module_ = torch.nn.Sequential()
     shows = Shows(*layers, grid=grid)
@@ -161,7 +161,7 @@ def test_constants_and_zeros_are_finite():
 
 def test_it_is_the_mean_over_samples_in_any_batches(monkeypatch):
     X = samples((6, 8))
-    for model in (lamo(), MNORegressor(host="gnot", **SMALL)):
+    for model in (lamo(), MNORegressor(host=GNOT(), **SMALL)):
         model.fit(X, X)
         whole = frequency_response(model, X).log_amplitudes
         each = [frequency_response(model, X[[number]]).log_amplitudes for number in range(4)]
@@ -173,16 +173,16 @@ def test_it_is_the_mean_over_samples_in_any_batches(monkeypatch):
 
 # ---------------------------------------------------------------------- every network
 ESTIMATORS = {
-    "lamo": (lamo(depth=2, patch_size=2), 2 * BLOCK),
-    "geomano": (GeoMaNORegressor(**SMALL | {"depth": 2, "patch_size": 2}, d_state=2), 2 * BLOCK),
+    "lamo": (lamo(depth=2, patches__size=2), 2 * BLOCK),
+    "geomano": (GeoMaNORegressor(**SMALL | {"depth": 2}, patches=Patches(size=2)), 2 * BLOCK),
     "structured": (on_points(depth=2, geometry="structured"), 2 * BLOCK),
-    "amo": (amo(patch_size=2), 2 * BLOCK),
-    "amo on a mesh": (amo(geometry="structured", n_latents=4, architecture__latents="each_block"), 2 * BLOCK),
+    "amo": (amo(patches__size=2), 2 * BLOCK),
+    "amo on a mesh": (amo(geometry="structured", latents=LatentTokens(n_tokens=4)), 2 * BLOCK),
     "galerkin": (MNORegressor(**SMALL | {"depth": 2}), 2 * BLOCK),
     # A block reads the input functions, then mixes, each followed by experts.
-    "gnot": (MNORegressor(host="gnot", mixer="linear", **SMALL), 2 * BLOCK),
+    "gnot": (MNORegressor(host=GNOT(), mixer=Attention(), **SMALL), 2 * BLOCK),
     # The last layer is that across streams.
-    "oformer": (MNORegressor(host="oformer", mixer="softmax", **SMALL), 2 * BLOCK),
+    "oformer": (MNORegressor(host=OFormer(), mixer=Attention(kind="softmax"), **SMALL), 2 * BLOCK),
 }
 
 
@@ -253,7 +253,7 @@ def test_a_mixer_of_zeros_leaves_the_response_alone_and_a_mean_ends_it():
             return self.scale * tokens.mean(dim=1, keepdim=True).expand_as(tokens)
 
     X = samples((8, 8))
-    model = lamo(patch_size=1).fit(X, X)
+    model = lamo(patches__size=1).fit(X, X)
     falls = []
     for scale in (0.0, 1e3):
         model.module_.blocks[0].mixer = Scaled(scale)
@@ -268,7 +268,7 @@ def test_a_mixer_of_zeros_leaves_the_response_alone_and_a_mean_ends_it():
 @pytest.mark.parametrize("shape", [(9,), (4, 3, 6)])
 def test_grids_of_other_dimensions(shape):
     X = samples(shape)
-    for model in (lamo(patch_size=1), MNORegressor(**SMALL)):
+    for model in (lamo(patches__size=1), MNORegressor(**SMALL)):
         response = frequency_response(model.fit(X, X), X)
         assert response.log_amplitudes.shape == (3, min(size // 2 for size in shape) + 1)
 
@@ -283,13 +283,13 @@ def test_geometry_parameters_and_scalars_have_feature_maps_too():
 def test_points_are_resampled_as_for_a_prediction():
     rng = np.random.default_rng(0)
     coords, values = rng.random((40, 2)), rng.random((4, 40, 1))
-    model = GeoMaNORegressor(**SMALL, d_state=2, patch_size=1, grid=(6, 6)).fit((coords, values), values)
+    model = GeoMaNORegressor(**SMALL, patches=Patches(size=1), grid=(6, 6)).fit((coords, values), values)
     assert frequency_response(model, (coords, values)).log_amplitudes.shape == (3, 4)
 
 
 def test_latent_tokens_that_meet_the_points_once_are_one_block_of_them():
     X = samples((8, 6))
-    model = amo(geometry="structured", n_latents=4, architecture__latents="once").fit(X, X**2)
+    model = amo(geometry="structured", latents=LatentAttention(n_tokens=4)).fit(X, X**2)
     assert frequency_response(model, X).layers == ("input", *BLOCK)
 
 

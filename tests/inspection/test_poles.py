@@ -1,7 +1,6 @@
 """Learned poles are those that the mixers use, for every sample and layer, and their pictures show them."""
 
 import sys
-from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
@@ -13,13 +12,15 @@ matplotlib = pytest.importorskip("matplotlib")
 matplotlib.use("Agg")
 from matplotlib import pyplot  # noqa: E402
 
-from skop import AMOArchitecture, AMORegressor, EnsembleRegressor, LaMORegressor, OperatorRegressor  # noqa: E402
+from skop import AMORegressor, EnsembleRegressor, LaMORegressor, OperatorRegressor  # noqa: E402
 from skop.exceptions import FieldDataError, OptionalDependencyError  # noqa: E402
 from skop.inspection import PoleDisplay, frequency_response, learned_poles  # noqa: E402
 from skop.modules import FeedForward, LatentBlock, LatentPooling, Poles, TokenMixer, note_features  # noqa: E402
 from skop.networks import PatchNetwork, PointNetwork  # noqa: E402
+from skop.parts import Patches, TakenakaMalmquist  # noqa: E402
 
 WIDTH = 8
+PATCHES = Patches(size=1, conv_channels=0, positional_encoding=None)
 
 
 class PoleMixer(TokenMixer):
@@ -42,19 +43,16 @@ class PoleMixer(TokenMixer):
         return 0.7 * torch.tanh(self.places(mean)).reshape(len(mean), 2, -1, 2)
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
 class PoleRegressor(OperatorRegressor):
     """Two blocks with three and four poles."""
 
-    depth: int = 2
-
     def _build_network(self, spec, geometry):
-        sizes = {name: getattr(spec, name) for name in ("n_dims", "n_fields", "n_params", "n_outputs", "n_scalars")}
+        sizes = self._keywords(spec) | {"width": WIDTH}
         n_poles = iter((3, 4))
         if geometry != "grid":
-            return PointNetwork(partial(self._blocks, n_poles), n_frequencies=1, width=WIDTH, **sizes)
-        sizes |= {"grid_shape": spec.grid_shape or (), "patch_size": 1, "depth": 2, "mlp_ratio": 1.0, "width": WIDTH}
-        return PatchNetwork(lambda: PoleMixer(next(n_poles)), **sizes)
+            return PointNetwork(partial(self._blocks, n_poles), n_frequencies=1, **sizes)
+        sizes |= {"grid_shape": spec.grid_shape or (), "depth": 2, "mlp_ratio": 1.0}
+        return PatchNetwork(lambda: PoleMixer(next(n_poles)), patches=PATCHES, **sizes)
 
     def _blocks(self, n_poles):
         for number in n_poles:
@@ -151,11 +149,9 @@ def test_poles_of_amo_are_those_of_its_blocks(on_points):
     if on_points:
         X = [(rng.random((size, 2)), rng.standard_normal((size, 1))) for size in (9, 12, 9, 7)]
         y = [fields for _, fields in X]
-    architecture = AMOArchitecture(n_pole_heads=2, max_radius=0.3)
-    sizes = {"n_latents": 6} if on_points else {"patch_size": 2}
-    model = AMORegressor(
-        width=8, depth=2, n_poles=3, max_iter=1, random_state=0, architecture=architecture, **sizes
-    ).fit(X, y)
+    poles = TakenakaMalmquist(n_poles=3, n_pole_heads=2, max_radius=0.3)
+    model = AMORegressor(width=8, depth=2, max_iter=1, random_state=0, mixer=poles)
+    model.set_params(**({"latents__n_tokens": 6} if on_points else {"patches__size": 2})).fit(X, y)
     found = learned_poles(model, X)
     assert [layer.shape for layer in found] == [(len(X), 4, 3)] * 2
     seen = []

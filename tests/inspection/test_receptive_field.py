@@ -13,14 +13,16 @@ matplotlib = pytest.importorskip("matplotlib")
 matplotlib.use("Agg")
 from matplotlib import pyplot  # noqa: E402
 
-from skop import EnsembleRegressor, FieldSet, GeoMaNORegressor, LaMOArchitecture, LaMORegressor  # noqa: E402
+from skop import EnsembleRegressor, FieldSet, GeoMaNORegressor, LaMORegressor  # noqa: E402
 from skop.data import unit_grid  # noqa: E402
 from skop.exceptions import FieldDataError, OptionalDependencyError  # noqa: E402
 from skop.inspection import ReceptiveFieldDisplay, learned_poles, receptive_field  # noqa: E402
 from skop.networks import Outputs  # noqa: E402
+from skop.parts import LatentTokens  # noqa: E402
 
 SHAPES = {1: (9,), 2: (7, 6), 3: (5, 4, 6)}
-SMALL = {"width": 8, "depth": 2, "patch_size": 2, "max_iter": 1, "random_state": 0, "dtype": "float64"}
+SMALL = {"width": 8, "depth": 2, "max_iter": 1, "random_state": 0, "dtype": "float64"}
+ON_GRID = {"patches__size": 2, "patches__conv_channels": 0}
 
 
 @pytest.fixture(autouse=True)
@@ -34,11 +36,11 @@ def samples(shape, channels=1, n=6):
 
 
 def geomano(**parameters):
-    return GeoMaNORegressor().set_params(**SMALL | {"d_state": 2, "architecture__conv_channels": 0} | parameters)
+    return GeoMaNORegressor().set_params(**SMALL | ON_GRID | parameters)
 
 
 def lamo(**parameters):
-    return LaMORegressor().set_params(**SMALL | {"architecture__conv_channels": 0} | parameters)
+    return LaMORegressor().set_params(**SMALL | ON_GRID | parameters)
 
 
 def fit(estimator, shape, channels=1, targets=1):
@@ -153,7 +155,7 @@ def test_later_blocks_see_at_least_as_far():
 @pytest.mark.parametrize("n_dims", [1, 2, 3])
 def test_differences_of_predictions_agree(make, n_dims):
     shape = SHAPES[n_dims]
-    model, X = fit(make(architecture__conv_channels=2), shape, channels=2, targets=2)
+    model, X = fit(make(patches__conv_channels=2), shape, channels=2, targets=2)
     point = tuple(size // 3 for size in shape)
     field, step = receptive_field(model, X, point=point), 1e-5
     # Units of the scalers: a difference in physical units, times input scale, over target scale.
@@ -178,8 +180,7 @@ def test_grids_that_the_network_reads_as_points_have_fields_too(kind):
     model = LaMORegressor(
         **SMALL | {"depth": 1},
         geometry="points" if kind == "points" else "auto",
-        n_latents=4,
-        architecture=LaMOArchitecture(n_latent_heads=2),
+        latents=LatentTokens(n_tokens=4, n_heads=2),
     ).fit(X, values)
     field, step = receptive_field(model, X, point=(1, 2)), 1e-5
     for place in (6, 0, 19):
@@ -346,9 +347,7 @@ def test_inputs_without_fields_are_refused():
 def test_point_sets_are_refused():
     rng = np.random.default_rng(0)
     coords, values = rng.random((30, 2)), rng.random((6, 30, 1))
-    model = LaMORegressor(
-        width=8, depth=1, max_iter=1, n_latents=4, random_state=0, architecture=LaMOArchitecture(n_latent_heads=2)
-    )
+    model = LaMORegressor(width=8, depth=1, max_iter=1, random_state=0, latents=LatentTokens(n_tokens=4, n_heads=2))
     with pytest.raises(FieldDataError, match="X lies on points that form no 2-D grid"):
         receptive_field(model.fit((coords, values), values), (coords, values))
     on_grid = FieldSet(unit_grid((5, 6)), values, grid_shape=(5, 6))
@@ -361,7 +360,7 @@ def test_grids_of_each_sample_its_own_are_refused():
     values = samples((4, 5), n=3).reshape(3, -1, 1)
     X = FieldSet(coords, values, grid_shape=(4, 5))
     model = LaMORegressor(
-        width=8, depth=1, max_iter=1, n_latents=4, random_state=0, architecture=LaMOArchitecture(n_latent_heads=2)
+        width=8, depth=1, max_iter=1, random_state=0, latents=LatentTokens(n_tokens=4, n_heads=2)
     ).fit(X, values)
     with pytest.raises(FieldDataError, match="the samples of X have different grids"):
         receptive_field(model, X)
@@ -391,10 +390,9 @@ def test_networks_of_points_have_no_token_of_a_point():
         width=8,
         depth=1,
         max_iter=1,
-        n_latents=4,
         geometry="structured",
         random_state=0,
-        architecture=LaMOArchitecture(n_latent_heads=2),
+        latents=LatentTokens(n_tokens=4, n_heads=2),
     ).fit(X, X)
     with pytest.raises(ValueError, match="layer is 0, but the LaMOPointNetwork has no token for each patch"):
         receptive_field(model, X, layer=0)

@@ -7,7 +7,7 @@ from torch import nn
 from skop.modules import (
     FeedForward,
     LatentBlock,
-    LatentTokens,
+    LatentPooling,
     PointBlock,
     PooledHead,
     PreNormBlock,
@@ -131,7 +131,7 @@ def test_a_block_with_its_own_summary_is_packed_queried_and_cut_into_chunks(chun
 
 
 def test_shared_latent_tokens_are_no_weights_of_the_block():
-    latents = LatentTokens(8, 3, 2)
+    latents = LatentPooling(8, 3, 2)
     own, shared = (LatentBlock(TokenMixer(), FeedForward(8, 8), latents, 8, shared=shared) for shared in (False, True))
     assert {name for name in own.state_dict() if name.startswith("latents.")}
     assert not {name for name in shared.state_dict() if name.startswith("latents.")}

@@ -270,8 +270,8 @@ def test_dropout_acts_in_training_only():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"n_heads": 3}, "n_latent_heads=3 does not divide width=8"),
-        ({"n_centred_heads": 3}, "n_centred_heads=3; expected 0 to n_latent_heads=2"),
+        ({"n_heads": 3}, "n_heads=3 does not divide width=8"),
+        ({"n_centred_heads": 3}, "n_centred_heads=3; expected 0 to n_heads=2"),
         ({"n_centred_heads": -1}, "n_centred_heads=-1"),
         ({"n_centred_heads": 1, "n_dims": None}, "n_centred_heads=1 needs the number of space dimensions"),
         ({"decoder": "none"}, "decoder is 'none'; expected 'encoder_weights' or 'own_softmax'"),

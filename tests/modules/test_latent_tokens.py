@@ -271,11 +271,11 @@ def test_gradients(options):
 
 
 def test_what_does_not_fit_is_refused():
-    with pytest.raises(ValueError, match="n_latent_heads=3 does not divide width=8"):
+    with pytest.raises(ValueError, match="n_heads=3 does not divide width=8"):
         LatentPooling(8, n_heads=3)
     with pytest.raises(ValueError, match="decoder is 'linear'"):
         LatentPooling(8, decoder="linear")
-    with pytest.raises(ValueError, match="n_centred_heads=3; expected 0 to n_latent_heads=2"):
+    with pytest.raises(ValueError, match="n_centred_heads=3; expected 0 to n_heads=2"):
         LatentPooling(8, n_heads=2, n_centred_heads=3, n_dims=2)
     with pytest.raises(ValueError, match="n_centred_heads > 0 needs the coordinates"):
         make_centred().encode(points_of(1, 6))

@@ -1,63 +1,77 @@
-"""One signature of all token mixers: names, sequences, grids, packed sequences."""
+"""One signature of all token mixers: parts, sequences, grids, packed sequences."""
 
 import pytest
 import torch
 
-from skop.modules import MIXERS, GeometricScanMixer, GridSSDMixer, Stream, TokenMixer, build_mixer
+from skop import parts
+from skop.modules import GalerkinAttention, GeometricScanMixer, GridSSDMixer, Stream, TokenMixer
+from skop.parts import Attention, Hydra, Mamba, Mixer, Part, RotaryAttention
 
-OPTIONS = {"d_state": 2, "expand": 2}
+#: Mixers that can read other streams too.
+CROSSING = [Mamba(), *(Attention(kind=kind) for kind in Attention.kind_of_attention)]
+#: A mixer of each class that fits any network, and of each kind of attention.
+MIXERS = [
+    kind()
+    for kind in vars(parts).values()
+    if isinstance(kind, type) and issubclass(kind, Mixer) and kind not in (Mixer, RotaryAttention)
+] + CROSSING[1:]
 
 
-def make_mixer(name, n_dims=1):
+def make_mixer(part, n_dims=1, **place):
     torch.manual_seed(0)
-    return build_mixer(name, 8, n_dims, **OPTIONS).double().eval()
+    return part.build(8, n_dims, **place).double().eval()
 
 
 def random(*shape):
     return torch.randn(*shape, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
 
 
-def test_a_named_subclass_is_registered_and_others_are_not():
-    class Reverse(TokenMixer, name="reverse_for_a_test"):
-        def mix(self, tokens, grid):
-            return tokens.flip(1)
+def test_a_mixer_of_ones_own_is_a_module_with_a_part_that_builds_it():
+    class Turn(TokenMixer):
+        def __init__(self, width, n_dims=1, *, shift=0):
+            super().__init__()
+            self.shift = shift
 
-    class Nameless(Reverse):
-        pass
+        def mix(self, tokens, grid):
+            return tokens.flip(1).roll(self.shift, 1)
+
+    class TurnForATest(Mixer):
+        shift: int = parts.param(parts.Whole(0), default=1, text="Number of places.")
+        module = Turn
 
     try:
-        assert MIXERS["reverse_for_a_test"] is Reverse
-        assert Nameless not in MIXERS.values()
-        assert Nameless()(random(1, 5, 2), sizes=(3, 2))[0, 0].equal(random(1, 5, 2)[0, 2])
+        assert Part.known["TurnForATest"] is TurnForATest
+        tokens = random(1, 5, 8)
+        assert TurnForATest(shift=2).build(8)(tokens, sizes=(3, 2))[0, 0].equal(tokens[0, 1])
+        with pytest.raises(ValueError, match="'shift' parameter of TurnForATest must be"):
+            TurnForATest(shift=-1).build(8)
     finally:
-        del MIXERS["reverse_for_a_test"]
+        del Part.known["TurnForATest"]
 
 
-@pytest.mark.parametrize("name", MIXERS)
-def test_packed_sequences_are_what_they_are_alone(name):
-    mixer, tokens, sizes = make_mixer(name), random(1, 12, 8), (5, 1, 6)
+@pytest.mark.parametrize("part", MIXERS, ids=str)
+def test_packed_sequences_are_what_they_are_alone(part):
+    mixer, tokens, sizes = make_mixer(part), random(1, 12, 8), (5, 1, 6)
     expected = torch.cat([mixer(own) for own in tokens.split(sizes, dim=1)], dim=1)
     torch.testing.assert_close(mixer(tokens, sizes=sizes), expected, rtol=1e-12, atol=1e-12)
     assert not torch.allclose(mixer(tokens), expected)
 
 
+SOFTMAX, GALERKIN, FOURIER, NORMALIZED = CROSSING[1:]
 #: Mixers that take packed samples in one call, some with options that samples must not share.
 PACKING = [
-    ("s6", {}),
-    ("s6", {"scan_directions": "forward"}),
-    *((name, {}) for name in ("softmax", "galerkin", "fourier", "normalized_linear")),
-    *((name, {"norm": "layer", "positions": "rotary", "n_coords": 2}) for name in ("softmax", "galerkin", "fourier")),
-    ("galerkin", {"norm": "layer", "positions": "concatenate", "n_coords": 2}),
-    ("galerkin", {"norm": "instance"}),
+    *((mixer, {}) for mixer in (Mamba(), Mamba(scan_directions="forward"), SOFTMAX, GALERKIN, FOURIER, NORMALIZED)),
+    *((mixer, {"norm": "layer", "positions": "rotary", "n_coords": 2}) for mixer in (SOFTMAX, GALERKIN, FOURIER)),
+    (GALERKIN, {"norm": "layer", "positions": "concatenate", "n_coords": 2}),
+    (GALERKIN, {"norm": "instance"}),
 ]
 
 
-@pytest.mark.parametrize(("name", "options"), PACKING)
+@pytest.mark.parametrize(("part", "place"), PACKING, ids=str)
 @pytest.mark.parametrize("n_references", [0, 1])
 @pytest.mark.parametrize("sizes", [(5, 1, 6), (4, 4), (3, 400, 2, 200)], ids=str)
-def test_packed_sequences_and_their_gradients_do_not_depend_on_one_another(name, options, n_references, sizes):
-    torch.manual_seed(0)
-    mixer = build_mixer(name, 8, n_references=n_references, **(OPTIONS | options)).double()
+def test_packed_sequences_and_their_gradients_do_not_depend_on_one_another(part, place, n_references, sizes):
+    mixer = make_mixer(part, n_references=n_references, **place)
     with torch.no_grad():
         for parameter in mixer.parameters():
             parameter += 0.2 * torch.randn(parameter.shape, dtype=torch.float64)
@@ -85,7 +99,7 @@ def test_packed_sequences_and_their_gradients_do_not_depend_on_one_another(name,
 def test_samples_of_similar_sizes_share_a_call():
     calls = []
 
-    class Counts(MIXERS["galerkin"]):
+    class Counts(GalerkinAttention):
         def mix(self, tokens, grid, coords=None, references=(), sizes=None):
             calls.append((sizes, references[0].sizes))
             return super().mix(tokens, grid, coords, references, sizes)
@@ -97,10 +111,10 @@ def test_samples_of_similar_sizes_share_a_call():
     assert calls == [(None, None), ((500, 510), (1, 1)), ((3, 2), (1, 1))]
 
 
-@pytest.mark.parametrize("name", MIXERS)
+@pytest.mark.parametrize("part", MIXERS, ids=str)
 @pytest.mark.parametrize("grid", [(12,), (4, 3), (2, 3, 2)])
-def test_every_mixer_takes_the_tokens_of_a_grid(name, grid):
-    mixer, tokens = make_mixer(name, len(grid)), random(2, 12, 8)
+def test_every_mixer_takes_the_tokens_of_a_grid(part, grid):
+    mixer, tokens = make_mixer(part, len(grid)), random(2, 12, 8)
     mixed = mixer(tokens, grid)
     assert mixed.shape == tokens.shape
     torch.testing.assert_close(mixer(tokens[1:], grid=grid), mixed[1:])
@@ -118,22 +132,14 @@ def test_a_grid_that_does_not_fit_is_refused(kind):
 
 def test_grids_have_no_packed_sequences_and_a_mixer_defines_mix():
     with pytest.raises(ValueError, match="packed sequences have no grid"):
-        make_mixer("hydra")(random(1, 12, 8), (4, 3), (5, 7))
+        make_mixer(Hydra())(random(1, 12, 8), (4, 3), (5, 7))
     with pytest.raises(NotImplementedError, match="TokenMixer has to define mix"):
         TokenMixer()(random(1, 2, 8))
 
 
-CROSSING = ["s6", "softmax", "galerkin", "fourier", "normalized_linear"]
-
-
-def make_cross(name, n_references=1):
-    torch.manual_seed(0)
-    return build_mixer(name, 8, n_references=n_references, **OPTIONS).double().eval()
-
-
-@pytest.mark.parametrize("name", CROSSING)
-def test_packed_references_go_with_their_samples(name):
-    mixer, sizes = make_cross(name, 2), (5, 1, 6)
+@pytest.mark.parametrize("part", CROSSING, ids=str)
+def test_packed_references_go_with_their_samples(part):
+    mixer, sizes = make_mixer(part, n_references=2), (5, 1, 6)
     tokens, first, second = random(1, 12, 8), random(1, 12, 8).flip(1), random(1, 12, 8).flip(2)
     streams = [Stream(first, None, sizes), Stream(second, None, sizes)]
     parts = [part.split(sizes, dim=1) for part in (tokens, first, second)]
@@ -141,19 +147,19 @@ def test_packed_references_go_with_their_samples(name):
     torch.testing.assert_close(mixer(tokens, sizes=sizes, references=streams), torch.cat(expected, dim=1))
 
 
-@pytest.mark.parametrize("name", CROSSING)
-def test_the_number_of_references_is_that_of_the_construction(name):
+@pytest.mark.parametrize("part", CROSSING, ids=str)
+def test_the_number_of_references_is_that_of_the_construction(part):
     with pytest.raises(ValueError, match="got 0 references, but was built with n_references=1"):
-        make_cross(name)(random(1, 4, 8))
+        make_mixer(part, n_references=1)(random(1, 4, 8))
     with pytest.raises(ValueError, match="got 1 references, but was built with n_references=0"):
-        make_mixer(name)(random(1, 4, 8), references=[Stream(random(1, 4, 8))])
+        make_mixer(part)(random(1, 4, 8), references=[Stream(random(1, 4, 8))])
 
 
-def test_a_mixer_is_built_with_the_options_that_it_knows():
-    assert build_mixer("hydra", 16, d_state=3, n_heads=4, norm="layer").n_heads == 4
-    with pytest.raises(ValueError, match="mixer is 'attention'; expected one of"):
-        build_mixer("attention", 16)
-    with pytest.raises(ValueError, match="'hydra' mixes one stream, and cross layers need two; use one of"):
-        build_mixer("hydra", 16, n_references=1)
+def test_a_mixer_is_built_with_what_it_takes_of_its_place():
+    assert Hydra(d_state=3, n_heads=4).build(16, norm="layer").n_heads == 4
+    with pytest.raises(ValueError, match=r"'kind' parameter of Attention .* Got 'none' instead"):
+        Attention(kind="none").build(16)
+    with pytest.raises(ValueError, match="Hydra mixes one stream of tokens, and cross layers need two; use Mamba or"):
+        Hydra().build(16, n_references=1)
     with pytest.raises(NotImplementedError, match="HydraMixer has to define probe"):
-        make_mixer("hydra").probe(random(1, 2, 8), None)
+        make_mixer(Hydra()).probe(random(1, 2, 8), None)

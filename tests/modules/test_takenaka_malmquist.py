@@ -11,7 +11,7 @@ import pytest
 import torch
 from scipy.special import erf
 
-from skop.modules import MIXERS, TRANSFORMS, Poles, PrintedExpansions, TakenakaMalmquistMixer
+from skop.modules import TRANSFORMS, Poles, PrintedExpansions, TakenakaMalmquistMixer
 from skop.ops import takenaka_malmquist_basis
 
 WIDTH = 6
@@ -424,9 +424,8 @@ def test_with_shared_poles_the_second_function_finds_nothing_in_what_the_first_l
     assert (ratio < 1e-9) == (first == 0) == (abs(zero) < 1e-9)
 
 
-# ---------------------------------------------------------------- registry and errors
-def test_the_mixer_is_registered_and_a_filter_has_no_rank():
-    assert MIXERS["takenaka_malmquist"] is TakenakaMalmquistMixer
+# ---------------------------------------------------------------- filter and errors
+def test_a_filter_has_no_rank():
     names = {name for name, _ in TakenakaMalmquistMixer(4, transform="filter").named_parameters()}
     assert not names & {"means", "rates", "reduce.weight", "spread.weight"}
 

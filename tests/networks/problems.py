@@ -1,49 +1,75 @@
 """Small patch networks in float64 and inputs for them, which the tests of this folder share."""
 
 import math
+from dataclasses import replace
 from functools import partial
 
 import torch
 
+from skop import parts
 from skop.data import unit_grid
 from skop.networks import AMOPatchNetwork, GeoMaNONetwork, LaMOPatchNetwork
+from skop.parts import (
+    Attention,
+    GeometricScan,
+    GridSSD,
+    Hydra,
+    LatentAttention,
+    LatentTokens,
+    Mixer,
+    Patches,
+    RotaryAttention,
+    TakenakaMalmquist,
+)
 
-#: Sizes that the tests of this folder start from, by the names of the networks' keywords.
-PATCHES = {"patch_size": 2, "depth": 1, "d_state": 2, "expand": 2, "mlp_ratio": 4.0, "kernel_size": 3}
-LAMO_GRID = PATCHES | {
-    "width": 8, "positional_encoding": "coordinates", "n_frequencies": 1, "n_heads": None, "scan_directions": "cross",
-    "path_weights": "own", "activation": "gelu", "decay_range": (1.0, 1.0),
+#: Keywords of the networks that the tests of this folder start from.
+LAMO_GRID = {
+    "width": 8, "depth": 1, "mlp_ratio": 4.0, "patches": Patches(size=2, conv_channels=0),
+    "scan": GridSSD(d_state=2, path_weights="own", decay_range=(1.0, 1.0)),
 }  # fmt: skip
-GEOMANO = PATCHES | {
-    "width": 6, "lifting_width": 5, "n_frequencies": 1, "dt_rank": None, "recurrence": "grid",
-    "scan_directions": "cross", "direction_order": "vmamba", "correction": None, "correction_at": "state",
-    "activation": "silu", "separate_gate": False, "activate_output": True, "step_range": (0.2, 1.0),
-    "decay_range": None,
+GEOMANO = {
+    "width": 6, "depth": 1, "mlp_ratio": 4.0, "patches": Patches(size=2, conv_channels=0, lifting_width=5),
+    "mixer": GeometricScan(
+        recurrence="grid", direction_order="vmamba", correction=None, activation="silu", separate_gate=False,
+        activate_output=True, step_range=(0.2, 1.0), decay_range=None,
+    ),
 }  # fmt: skip
 LAMO_POINTS = {
-    "width": 8, "depth": 2, "structured": False, "n_latents": 3, "n_latent_heads": 2, "n_centred_heads": 0,
-    "temperature": 0.5, "normalize_latents": True, "decoder": "encoder_weights", "shared_projections": True,
-    "mixer": "hydra", "d_state": 2, "expand": 2, "n_heads": 2, "mlp_ratio": 1.0, "weight_init": "trunc_normal",
+    "width": 8, "depth": 2, "mlp_ratio": 1.0, "structured": False, "mixer": Hydra(d_state=2, n_heads=2),
+    "latents": LatentTokens(n_tokens=3, n_heads=2, n_centred_heads=0, n_frequencies=0, weight_init="trunc_normal"),
 }  # fmt: skip
-AMO = {
-    "width": 8, "expand": 2, "d_state": 2, "kernel_size": 3, "mlp_ratio": 2.0, "n_poles": 3, "n_pole_heads": 1,
-    "adaptive_poles": True, "orthogonal": True, "transform": "coefficients", "max_radius": 0.9,
+POLES = TakenakaMalmquist(n_poles=3, d_state=2, max_radius=0.9)
+AMO_GRID = {
+    "width": 8, "depth": 1, "mlp_ratio": 2.0, "patches": Patches(size=2, conv_channels=0),
+    "mixer": replace(POLES, scan_directions="cross"),
 }  # fmt: skip
-AMO_GRID = AMO | {
-    "depth": 1, "patch_size": 2, "scan_directions": "cross", "positional_encoding": "coordinates", "n_frequencies": 1,
+AMO_POINTS = {
+    "width": 8, "depth": 2, "mlp_ratio": 2.0, "mixer": POLES,
+    "latents": LatentAttention(n_tokens=6, n_heads=2, n_centred_heads=0, n_frequencies=0),
 }  # fmt: skip
-AMO_POINTS = AMO | {
-    "depth": 2, "scan_directions": "bidirectional", "n_latents": 6, "n_latent_heads": 2, "n_centred_heads": 0,
-    "decoder": "encoder_weights", "latents": "once", "aggregation": "last",
-}  # fmt: skip
+
+#: A mixer of each class that fits any network, and of each kind of attention.
+MIXERS = [
+    kind()
+    for kind in vars(parts).values()
+    if isinstance(kind, type) and issubclass(kind, Mixer) and kind not in (Mixer, RotaryAttention)
+] + [Attention(kind=kind) for kind in Attention.kind_of_attention]
+
+
+def changed(keywords, changes):
+    """Keywords with changes, those of a part by names such as ``patches__size``."""
+    for name, value in changes.items():
+        part, _, inner = name.partition("__")
+        keywords = keywords | {part: replace(keywords[part], **{inner: value}) if inner else value}
+    return keywords
 
 
 def make_patches(kind, sizes, grid, *, n_fields=1, n_params=0, n_outputs=1, n_scalars=0, seed=0, dtype=torch.float64,
-                 **options):  # fmt: skip
+                 **changes):  # fmt: skip
     torch.manual_seed(seed)
     data = {"n_dims": len(grid), "n_fields": n_fields, "n_params": n_params, "grid_shape": grid}
     data |= {"n_outputs": n_outputs, "n_scalars": n_scalars}
-    return kind(**(sizes | data | options)).to(dtype).eval()
+    return kind(**data, **changed(sizes, changes)).to(dtype).eval()
 
 
 make_lamo = partial(make_patches, LaMOPatchNetwork, LAMO_GRID)

@@ -1,25 +1,30 @@
 """AMO's networks: their parts in order, packed, query and chunked points, kinds of inputs and outputs, gradients."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from torch.nn.functional import gelu
 
 from skop import AMORegressor
 from skop.data import DataSpec, TargetForm
-from skop.networks import AMOPatchNetwork, AMOPointNetwork
+from skop.networks import AMOPointNetwork
+from skop.parts import LatentTokens, LiteralExpansions
 
-from .problems import AMO_POINTS, coords_of, fields_on, make_amo
+from .problems import AMO_GRID, AMO_POINTS, changed, coords_of, fields_on, make_amo
 
 SIZES = (5, 1, 9)
+ONCE = AMO_POINTS["latents"]
+EACH_BLOCK = LatentTokens(n_tokens=6, n_heads=2, n_centred_heads=0, n_frequencies=0)
 #: The forms of the network, of which each has code of its own.
 FORMS = {
     "once": {},
-    "once, own softmax, centres": {"decoder": "own_softmax", "n_centred_heads": 1},
-    "sum": {"aggregation": "sum"},
-    "filter": {"transform": "filter", "scan_directions": "cross"},
-    "literal": {"transform": "literal"},
-    "each block": {"latents": "each_block", "n_centred_heads": 1},
-    "positions": {"position_network": True, "n_frequencies": 1},
+    "once, own softmax, centres": {"latents__decoder": "own_softmax", "latents__n_centred_heads": 1},
+    "sum": {"latents__aggregation": "sum"},
+    "filter": {"mixer__transform": "filter", "mixer__scan_directions": "cross"},
+    "literal": {"mixer": LiteralExpansions(max_radius=0.9)},
+    "each block": {"latents": EACH_BLOCK, "latents__n_centred_heads": 1},
+    "positions": {"latents__position_network": True, "latents__n_frequencies": 1},
 }
 
 
@@ -28,7 +33,7 @@ def make_network(*, n_dims=2, n_fields=1, n_params=0, n_outputs=1, n_scalars=0, 
     torch.manual_seed(0)
     data = {"n_dims": n_dims, "n_fields": n_fields, "n_params": n_params}
     data |= {"n_outputs": n_outputs, "n_scalars": n_scalars}
-    network = AMOPointNetwork(**(AMO_POINTS | data | options)).to(dtype).eval()
+    network = AMOPointNetwork(**data, **changed(AMO_POINTS, options)).to(dtype).eval()
     with torch.no_grad():
         for parameter in network.parameters():
             parameter.add_(0.2 * torch.randn_like(parameter))
@@ -70,20 +75,20 @@ def read_and_transform(network, points, coords, aggregation):
 @pytest.mark.parametrize("aggregation", ["last", "sum"])
 @pytest.mark.parametrize("decoder", ["encoder_weights", "own_softmax"])
 def test_latent_tokens_read_the_points_once_and_all_blocks_transform_them(decoder, aggregation):
-    network = make_network(decoder=decoder, aggregation=aggregation, depth=3, n_scalars=2)
+    network = make_network(latents__decoder=decoder, latents__aggregation=aggregation, depth=3, n_scalars=2)
     coords, fields = random(2, 7, 2), random(2, 7, 1)
     assert len(network.blocks) == 1
     assert len(network.blocks[0].transform.blocks) == 3
     points = network.lifting(torch.cat([coords, fields], dim=-1)) + network.placeholder
     points, latents = read_and_transform(network, points, coords, aggregation)
-    assert latents.shape == (2, AMO_POINTS["n_latents"], AMO_POINTS["width"])
+    assert latents.shape == (2, 6, 8)
     field, scalars = network(coords, fields, None)
     torch.testing.assert_close(field, network.head(points))
     torch.testing.assert_close(scalars, network.scalar_head(points))
 
 
 def test_points_and_latent_tokens_may_meet_in_each_block():
-    network = make_network(latents="each_block", depth=3, n_centred_heads=1)
+    network = make_network(latents=EACH_BLOCK, depth=3, latents__n_centred_heads=1)
     coords, fields = random(2, 7, 2), random(2, 7, 1)
     points = network.lifting(torch.cat([coords, fields], dim=-1)) + network.placeholder
     slices = network.latents
@@ -100,14 +105,14 @@ def test_points_and_latent_tokens_may_meet_in_each_block():
     assert [name for name in network.state_dict() if name.endswith("temperature")] == ["latents.temperature"]
 
 
-@pytest.mark.parametrize("latents", ["once", "each_block"])
+@pytest.mark.parametrize("latents", [ONCE, EACH_BLOCK], ids=["once", "each_block"])
 def test_latent_tokens_stand_in_rows_where_directions_cross(latents):
     # 6 tokens are 2 rows of 3: a mixer with two axes takes no other grid.
-    network = make_network(latents=latents, scan_directions="cross", n_latents=6)
+    network = make_network(latents=latents, mixer__scan_directions="cross")
     inputs = random(2, 7, 2), random(2, 7, 1), None
-    transform = network.blocks[0].transform if latents == "once" else network.blocks[0].mixer
+    transform = network.blocks[0].transform if latents is ONCE else network.blocks[0].mixer
     assert transform.grid == (2, 3)
-    assert len((transform.blocks[0] if latents == "once" else transform).mixer.directions) == 4
+    assert len((transform.blocks[0] if latents is ONCE else transform).mixer.directions) == 4
     expected = network(*inputs).field
     transform.grid = (3, 2)
     assert not torch.allclose(network(*inputs).field, expected)
@@ -115,7 +120,7 @@ def test_latent_tokens_stand_in_rows_where_directions_cross(latents):
 
 def test_dropout_acts_on_points_and_on_latent_tokens():
     points, tokens = random(1, 7, 8), random(1, 6, 8)
-    once, each = (make_network(dropout=0.5, latents=latents).train() for latents in ("once", "each_block"))
+    once, each = (make_network(dropout=0.5, latents=latents).train() for latents in (ONCE, EACH_BLOCK))
     for change in (
         lambda: once.blocks[0](points, random(1, 7, 2))[0],
         lambda: once.blocks[0].transform.blocks[1](tokens, (6,)),
@@ -125,14 +130,14 @@ def test_dropout_acts_on_points_and_on_latent_tokens():
 
 
 def test_a_prime_number_of_tokens_is_one_row():
-    assert make_network(scan_directions="corners", n_latents=7).blocks[0].transform.grid == (1, 7)
+    assert make_network(mixer__scan_directions="corners", latents__n_tokens=7).blocks[0].transform.grid == (1, 7)
 
 
 @pytest.mark.parametrize("n_frequencies", [0, 2])
 @pytest.mark.parametrize(("n_fields", "n_params"), [(1, 2), (0, 0)])
 def test_coordinates_may_have_a_network_of_their_own(n_fields, n_params, n_frequencies):
-    options = {"n_fields": n_fields, "n_params": n_params, "n_frequencies": n_frequencies}
-    network = make_network(position_network=True, **options)
+    options = {"n_fields": n_fields, "n_params": n_params, "latents__n_frequencies": n_frequencies}
+    network = make_network(latents__position_network=True, **options)
     coords, fields, params = random(3, 7, 2), random(3, 7, 1), random(3, 2)
     angles = coords[..., None] * torch.pi * 2.0 ** torch.arange(n_frequencies)
     places = torch.cat([coords, angles.sin().flatten(-2), angles.cos().flatten(-2)], dim=-1)
@@ -210,17 +215,17 @@ def test_parameters_or_places_alone_give_fields_scalars_or_both(form, inputs, n_
 
 
 @pytest.mark.parametrize("grid", [(6,), (4, 3), (2, 3, 2)])
-@pytest.mark.parametrize("latents", ["once", "each_block"])
+@pytest.mark.parametrize("latents", [ONCE, EACH_BLOCK], ids=["once", "each_block"])
 def test_meshes_in_one_to_three_dimensions(latents, grid):
     network = make_network(n_dims=len(grid), structured=True, latents=latents)
-    assert network.needs_grid == (latents == "each_block")
+    assert network.needs_grid == (latents is EACH_BLOCK)
     coords, fields = coords_of(grid), fields_on(grid)
     found = network(coords, fields, None, grid).field
     assert found.shape == (2, len(coords), 1)
     # Only where points and tokens meet in each block do convolutions know the neighbours on the mesh.
     order = torch.randperm(len(coords), generator=torch.Generator().manual_seed(0))
     moved = network(coords[order], fields[:, order], None, grid).field
-    assert torch.allclose(moved, found[:, order]) == (latents == "once")
+    assert torch.allclose(moved, found[:, order]) == (latents is ONCE)
 
 
 # ---------------------------------------------------------------- precision and gradients
@@ -241,8 +246,8 @@ def test_single_precision_agrees_with_double_and_autocast_stays_near(form):
     [name if "," in name or name == "literal" else pytest.param(name, marks=pytest.mark.exhaustive) for name in FORMS],
 )
 def test_gradients_of_inputs_and_weights(name):
-    network, sizes = make_network(width=4, depth=1, n_params=1, n_latents=4, **FORMS[name]), None
-    if FORMS[name].get("n_centred_heads"):  # packed samples take a path of their own to logits and to centres
+    network, sizes = make_network(width=4, depth=1, n_params=1, **(FORMS[name] | {"latents__n_tokens": 4})), None
+    if FORMS[name].get("latents__n_centred_heads"):  # packed samples take a path of their own to logits and to centres
         sizes = (2, 4)
     names, values = zip(*network.named_parameters(), strict=True)
     shape = (6,) if sizes else (2, 6)
@@ -266,15 +271,16 @@ def test_every_weight_is_used(name):
 
 # ---------------------------------------------------------------- grids
 def test_blocks_of_a_grid_have_mixers_of_their_own():
-    network = make_amo((8, 6), depth=3, transform="filter", scan_directions="corners")
+    network = make_amo((8, 6), depth=3, mixer__transform="filter", mixer__scan_directions="corners")
     mixers = [block.mixer for block in network.blocks]
     assert len({id(mixer) for mixer in mixers}) == 3
     assert all(mixer.transform == "filter" and len(mixer.directions) == 4 for mixer in mixers)
 
 
 def test_a_coarse_and_a_fine_grid_share_their_coefficients():
+    mixer = replace(AMO_GRID["mixer"], kernel_size=1, scan_directions="forward")
     # The factor 1 / L makes coefficients means over the tokens: of a constant field, they do not grow with the tokens.
-    network = make_amo((8, 8), positional_encoding=None, kernel_size=1, scan_directions="forward", n_fields=0)
+    network = make_amo((8, 8), patches__positional_encoding=None, mixer=mixer, n_fields=0)
     found = []
     for grid in ((8, 8), (16, 16)):
         coords = torch.full((grid[0] * grid[1], 2), 0.5, dtype=torch.float64)
@@ -313,22 +319,15 @@ def test_all_presets_read_grids_and_meshes_as_points():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"latents": "twice"}, "latents is 'twice'; expected 'each_block' or 'once'"),
-        ({"transform": "literal", "latents": "each_block"}, "transform='literal' needs latents='once'"),
-        ({"aggregation": "mean"}, "aggregation is 'mean'; expected 'last' or 'sum'"),
-        ({"decoder": "none"}, "decoder is 'none'"),
-        ({"decoder": "none", "latents": "each_block"}, "decoder is 'none'"),
-        ({"transform": "both"}, "transform is 'both'"),
-        ({"n_latent_heads": 3}, "n_latent_heads=3 does not divide width=8"),
-        ({"n_pole_heads": 3}, "n_pole_heads=3 does not divide the inner width 16"),
+        ({"mixer": LiteralExpansions(), "latents": EACH_BLOCK}, "LiteralExpansions need .*; set LatentAttention too"),
+        ({"latents__aggregation": "mean"}, "aggregation is 'mean'; expected 'last' or 'sum'"),
+        ({"latents__decoder": "none"}, "decoder is 'none'"),
+        ({"latents": EACH_BLOCK, "latents__decoder": "none"}, "decoder is 'none'"),
+        ({"mixer__transform": "both"}, "'transform' parameter of TakenakaMalmquist must be .* Got 'both' instead"),
+        ({"latents__n_heads": 3}, "n_heads=3 does not divide width=8"),
+        ({"mixer__n_pole_heads": 3}, "n_pole_heads=3 does not divide the inner width 16"),
     ],
 )
 def test_names_and_sizes_that_do_not_exist_are_refused(options, message):
     with pytest.raises(ValueError, match=message):
         make_network(**options)
-
-
-def test_the_equations_as_printed_are_for_points():
-    with pytest.raises(ValueError, match="transform is 'literal'"):
-        make_amo((4, 4), transform="literal")
-    assert AMOPatchNetwork.needs_grid

@@ -8,9 +8,12 @@ from torch import nn
 from skop import GeoMaNORegressor
 from skop.data import DataSpec, TargetForm
 from skop.modules import CoordinatePositionalEncoding, GeometricScanMixer, LearnedPositionalEncoding
+from skop.parts import GeometricScan
 
 from .problems import coords_of, fields_on
 from .problems import make_geomano as make_network
+
+COORDINATES = {"patches__positional_encoding": "coordinates"}
 
 
 def count(network):
@@ -20,7 +23,9 @@ def count(network):
 # ---------------------------------------------------------------- the parts
 def test_the_parts_follow_each_other_as_in_the_paper():
     grid = (5, 4)
-    network = make_network(grid, depth=2, positional_encoding="coordinates", correction="0011", mlp_ratio=1.5)
+    network = make_network(
+        grid, depth=2, patches__positional_encoding="coordinates", mixer__correction="0011", mlp_ratio=1.5
+    )
     coords, fields = coords_of(grid), fields_on(grid)
     # Encoder, section 4.1: a feed-forward network lifts every point, then patches of 2 x 2 are embedded and normalised.
     points = torch.cat([coords.expand(2, -1, -1), fields], dim=-1)
@@ -49,7 +54,7 @@ def test_mixers_are_those_of_the_settings():
         "activation": "gelu", "separate_gate": True, "activate_output": False, "step_range": (0.3, 0.4),
     }  # fmt: skip
     torch.manual_seed(5)
-    network = make_network((6, 4), depth=3, **options)
+    network = make_network((6, 4), depth=3, mixer=GeometricScan(**options))
     assert len(network.blocks) == 3
     for block in network.blocks:
         same = GeometricScanMixer(6, 2, **options).double()
@@ -62,15 +67,15 @@ def test_mixers_are_those_of_the_settings():
 
 
 @pytest.mark.parametrize(("correction", "shares"), [(None, 0), ("0011", 0), ("learnable", 1)])
-@pytest.mark.parametrize(("positional_encoding", "table"), [(None, 0), ("learned", 1)])
-def test_parameter_count_from_the_formulas(correction, shares, positional_encoding, table):
+@pytest.mark.parametrize(("encoding", "table"), [(None, 0), ("learned", 1)])
+def test_parameter_count_from_the_formulas(correction, shares, encoding, table):
     width, inner, directions, states, rank, hidden, lift = 6, 12, 4, 2, 1, 24, 5
     mixer = 2 * width * inner + 9 * inner + inner + inner * directions * (rank + 2 * states)
     mixer += directions * inner * (rank + 1 + states + 1 + shares * states) + 2 * inner
     block = 4 * width + mixer + width * hidden + hidden + hidden * width + width
     encoder = 3 * lift + lift + lift * lift + lift + 4 * lift * width + width + 2 * width
     head = 2 * width + width + width * 4
-    network = make_network((4, 4), depth=3, correction=correction, positional_encoding=positional_encoding)
+    network = make_network((4, 4), depth=3, mixer__correction=correction, patches__positional_encoding=encoding)
     assert count(network) == encoder + 3 * block + head + table * 4 * width + 2
 
 
@@ -87,7 +92,7 @@ def test_sizes_of_the_paper_for_darcy():
 
 
 def test_without_a_lift_patches_take_the_channels():
-    network = make_network((4, 4), lifting_width=0, n_fields=3)
+    network = make_network((4, 4), patches__lifting_width=0, n_fields=3)
     assert network.lifting is None
     assert network.embedding.linear.in_features == 4 * (3 + 2)
 
@@ -96,7 +101,7 @@ def test_without_a_lift_patches_take_the_channels():
 def test_fields_alone_are_the_channels_where_coordinates_are_not_asked_for():
     # Footnote 4: the input encodes the coefficients and the right-hand side.
     grid = (4, 4)
-    network = make_network(grid, n_fields=2, n_params=1, coordinate_channels=False)
+    network = make_network(grid, n_fields=2, n_params=1, patches__coordinate_channels=False)
     assert network.lifting.fc1.in_features == 3
     fields, params = fields_on(grid, channels=2), torch.tensor([[0.5], [-1.0]], dtype=torch.float64)
     first = network(coords_of(grid), fields, params, grid).field
@@ -109,7 +114,7 @@ def test_fields_alone_are_the_channels_where_coordinates_are_not_asked_for():
 
 
 def test_coordinates_stay_where_there_is_nothing_else():
-    network = make_network((4, 4), n_fields=0, coordinate_channels=False)
+    network = make_network((4, 4), n_fields=0, patches__coordinate_channels=False)
     own = torch.stack([coords_of((4, 4)) * scale for scale in (1.0, 2.0)])
     output = network(own, None, None, (4, 4)).field
     assert output.shape == (2, 16, 1)
@@ -117,7 +122,9 @@ def test_coordinates_stay_where_there_is_nothing_else():
 
 
 def test_parameters_alone_without_coordinates_are_known_everywhere():
-    network = make_network((4, 4), n_fields=0, n_params=2, coordinate_channels=False, positional_encoding="coordinates")
+    network = make_network(
+        (4, 4), n_fields=0, n_params=2, patches__coordinate_channels=False, patches__positional_encoding="coordinates"
+    )
     assert network.lifting.fc1.in_features == 2
     output = network(coords_of((4, 4)), None, torch.eye(2, dtype=torch.float64), (4, 4)).field
     assert output.shape == (2, 16, 1)
@@ -129,7 +136,7 @@ def test_parameters_alone_without_coordinates_are_known_everywhere():
     [("learned", LearnedPositionalEncoding), ("coordinates", CoordinatePositionalEncoding), (None, type(None))],
 )
 def test_position_codes(positional_encoding, kind):
-    network = make_network((8, 6), positional_encoding=positional_encoding, n_frequencies=3)
+    network = make_network((8, 6), patches__positional_encoding=positional_encoding, patches__n_frequencies=3)
     assert isinstance(network.positional_encoding, kind)
     if positional_encoding == "coordinates":
         assert len(network.positional_encoding.frequencies) == 3
@@ -141,7 +148,7 @@ def test_position_codes(positional_encoding, kind):
 def test_points_of_padding_are_zeros_beyond_the_high_end():
     # The last of 5 rows shares its patches with padding: after an embedding that adds up the points of a patch the
     # padding adds nothing.
-    network = make_network((5, 4), lifting_width=0, coordinate_channels=False)
+    network = make_network((5, 4), patches__lifting_width=0, patches__coordinate_channels=False)
     with torch.no_grad():
         network.embedding.linear.weight.fill_(1.0)
         network.embedding.linear.bias.zero_()
@@ -156,7 +163,7 @@ def test_points_of_padding_are_zeros_beyond_the_high_end():
 
 def test_transposing_the_problem_transposes_the_answer():
     # With one weight for rows and columns, no positions, and kernels and patches that do not know their axes.
-    network = make_network((6, 4), patch_size=1, coordinate_channels=False, correction="0011")
+    network = make_network((6, 4), patches__size=1, patches__coordinate_channels=False, mixer__correction="0011")
     for block in network.blocks:
         mixer = block.mixer
         with torch.no_grad():
@@ -176,4 +183,4 @@ def test_transposing_the_problem_transposes_the_answer():
 # ---------------------------------------------------------------- precision and gradients
 def test_a_correction_that_does_not_fit_the_dimension_is_refused():
     with pytest.raises(ValueError, match=r"correction is '0011'.*2 digits"):
-        make_network((8,), correction="0011")
+        make_network((8,), mixer__correction="0011")

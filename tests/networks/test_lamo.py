@@ -17,8 +17,8 @@ def count(network):
     [(64, 4, (85, 85), 1, 1_145_986), (256, 16, (64, 64), 10, 10_061_314)],
 )
 def test_parameter_counts_are_those_of_the_public_code(width, heads, grid, n_fields, parameters):
-    published = {"depth": 8, "d_state": 64, "positional_encoding": "learned", "pad_to_multiple": 8}
-    network = make_network(grid, n_fields=n_fields, width=width, n_heads=heads, **published)
+    published = {"scan__d_state": 64, "patches__positional_encoding": "learned", "patches__pad_to_multiple": 8}
+    network = make_network(grid, n_fields=n_fields, width=width, depth=8, scan__n_heads=heads, **published)
     assert count(network) == parameters
 
 
@@ -30,7 +30,7 @@ def test_parameter_count_from_the_formulas():
     embedding = (3 * 4) * width + width + 2 * width
     head = 2 * width + width + width * 4
     table = 4 * width
-    network = make_network((4, 4), depth=3, positional_encoding="learned")
+    network = make_network((4, 4), depth=3, patches__positional_encoding="learned")
     assert count(network) == embedding + 3 * block + head + table + 2
 
 
@@ -50,7 +50,7 @@ def test_the_parts_follow_each_other_as_in_the_paper():
 
 # ---------------------------------------------------------------- other grids
 def test_tokens_of_padding_take_the_last_point_of_their_axis():
-    network = make_network((4, 4), pad_to_multiple=4)
+    network = make_network((4, 4), patches__pad_to_multiple=4)
     coords = coords_of((5, 4)).reshape(5, 4, 2)
     corners = network._corners(coords.reshape(20, 2), (5, 4), (4, 2), (0, 0)).reshape(4, 2, 2)
     np.testing.assert_array_equal(corners[:, 0, 0], coords[[0, 2, 4, 4], 0, 0])
@@ -59,7 +59,7 @@ def test_tokens_of_padding_take_the_last_point_of_their_axis():
 
 def test_transposing_the_problem_transposes_the_answer():
     # With one weight for all paths, no positions, and kernels and patches that do not know their axes.
-    network = make_network((6, 4), path_weights="shared", positional_encoding=None, patch_size=1)
+    network = make_network((6, 4), scan__path_weights="shared", patches__positional_encoding=None, patches__size=1)
     with torch.no_grad():
         for block in network.blocks:
             block.mixer.convolution.weight.add_(block.mixer.convolution.weight.mT.clone())

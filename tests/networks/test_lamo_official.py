@@ -12,30 +12,30 @@ import pytest
 import torch
 
 from skop.networks import LaMOPatchNetwork, LaMOPointNetwork
+from skop.parts import Hydra, Mamba2
 
-from .problems import LAMO_GRID, LAMO_POINTS
+from .problems import LAMO_GRID, LAMO_POINTS, changed
 
 GOLDEN = Path(__file__).with_name("lamo_official.npz")
 #: Official paths: rows, columns, reversed rows, reversed columns. Ours: each reverse after its own.
 PATHS, STATES = [0, 2, 1, 3], 3
 KINDS = ("weight", "bias")
-PATCHES = LAMO_GRID | {
-    "depth": 2, "d_state": STATES, "n_heads": 2, "positional_encoding": "learned", "patch_init": "normal",
-}  # fmt: skip
-POINTS = LAMO_POINTS | {"depth": 2, "n_latents": 5, "d_state": STATES, "n_heads": 4}
+PATCHES = changed(LAMO_GRID, {
+    "depth": 2, "scan__d_state": STATES, "scan__n_heads": 2, "patches__positional_encoding": "learned",
+    "patches__init": "normal",
+})  # fmt: skip
+POINTS = changed(LAMO_POINTS, {"depth": 2, "latents__n_tokens": 5, "mixer": Hydra(d_state=STATES, n_heads=4)})
 MESH = POINTS | {"structured": True}
+UNSHARED = changed(MESH, {"mixer": Mamba2(d_state=STATES, n_heads=4), "latents__shared": False})
 CONFIGURATIONS = {
-    "darcy": (LaMOPatchNetwork, (9, 10), PATCHES | {"pad_to_multiple": 8}),
+    "darcy": (LaMOPatchNetwork, (9, 10), changed(PATCHES, {"patches__pad_to_multiple": 8})),
     "navier_stokes": (LaMOPatchNetwork, (6, 4), PATCHES | {"n_fields": 3}),
     "elasticity": (LaMOPointNetwork, None, POINTS | {"n_fields": 0}),
-    "plasticity": (LaMOPointNetwork, (5, 3), MESH | {
-        "mixer": "mamba2", "shared_projections": False, "n_params": 1, "n_outputs": 4,
-        "parameter_embedding": "sinusoidal",
-    }),
-    "airfoil": (LaMOPointNetwork, (4, 5), MESH | {"n_fields": 0, "d_state": 1, "expand": 1, "n_heads": 2}),
-    "pipe": (LaMOPointNetwork, (3, 4), MESH | {
-        "mixer": "mamba2", "shared_projections": False, "n_fields": 0, "mlp_ratio": 2.0,
-    }),
+    "plasticity": (LaMOPointNetwork, (5, 3), changed(UNSHARED, {
+        "n_params": 1, "n_outputs": 4, "latents__parameter_embedding": "sinusoidal",
+    })),
+    "airfoil": (LaMOPointNetwork, (4, 5), MESH | {"n_fields": 0, "mixer": Hydra(d_state=1, expand=1, n_heads=2)}),
+    "pipe": (LaMOPointNetwork, (3, 4), UNSHARED | {"n_fields": 0, "mlp_ratio": 2.0}),
 }  # fmt: skip
 
 

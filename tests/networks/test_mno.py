@@ -5,43 +5,51 @@ import math
 import pytest
 import torch
 
-from skop.data import unit_grid
-from skop.estimators.operators.presets.mno import CHANNELS, NETWORKS, SOFTMAX_CHANGES
-from skop.modules import MIXERS, sort_points
+from skop import MNORegressor
+from skop.data import DataSpec, TargetForm, unit_grid
+from skop.estimators.operators.presets.mno import CHANNELS
+from skop.modules import sort_points
 from skop.networks import GalerkinNetwork, GNOTNetwork, OFormerNetwork, Outputs, SequenceNetwork
+from skop.parts import GNOT, Attention, GalerkinTransformer, Host, Hydra, Mamba, OFormer, RotaryAttention
 
-HOSTS = {"gnot": GNOTNetwork, "galerkin": GalerkinNetwork, "oformer": OFormerNetwork}
+from .problems import MIXERS, changed
+
+NETWORKS = {"gnot": GNOTNetwork, "galerkin": GalerkinNetwork, "oformer": OFormerNetwork}
+HOSTS = sorted(NETWORKS)
+#: Heads of attention, which OFormer has one of.
+HEADS = {"gnot": 2, "galerkin": 2, "oformer": 1}
+ROTARY = {"query_heads": 2, "rotary_scales": (8.0, 4.0), "query_rotary_scale": 8.0}
 THREE = ["mamba", "linear", "softmax"]
-S6 = {
-    "d_state": 2, "expand": 2, "dt_rank": None, "scan_directions": "bidirectional", "step_range": (1e-3, 0.1),
-    "point_order": "hilbert", "kernel_size": 1, "n_frequencies": 1,
-}  # fmt: skip
+PLACE = {"kernel_size": 1, "n_frequencies": 1}
 SIZES = {
-    "gnot": S6 | {
-        "width": 8, "depth": 2, "mlp_depth": 1, "mlp_ratio": 2, "n_experts": 2, "branches": "parts", "n_heads": 2,
-        "ratio": 1.0,
-    },
-    "galerkin": S6 | {
-        "width": 8, "depth": 2, "mlp_ratio": 1, "layer_norm": True, "decoder": "pointwise", "decoder_width": 6,
-        "decoder_depth": 2, "n_modes": 3, "n_heads": 2,
-    },
-    "oformer": S6 | {
-        "width": 8, "depth": 2, "latent_width": 8, "mlp_ratio": 1, "residual": "normalized", "n_fourier": 4,
-        "fourier_scale": 1.0, "n_steps": None, "propagator_width": 12, "propagator_depth": 2, "n_heads": 1,
-        "query_heads": 2, "rotary_scales": (8.0, 4.0), "query_rotary_scale": 8.0, "ratio": 1.0,
-    },
+    "gnot": {"mlp_ratio": 2, "host": GNOT(mlp_depth=1, n_experts=2, branches="parts", **PLACE)},
+    "galerkin": {"mlp_ratio": 1, "host": GalerkinTransformer(decoder="pointwise", decoder_width=6, n_modes=3, **PLACE)},
+    "oformer": {"mlp_ratio": 1, "host": OFormer(
+        latent_width=8, residual="normalized", n_fourier=4, propagator_width=12, propagator_depth=2, **PLACE,
+    )},
 }  # fmt: skip
 ON_GRID = {
-    "gnot": {"scan_directions": "cross"},
-    "galerkin": {"decoder": "spectral"},
-    "oformer": {"scan_directions": "cross"},
+    "gnot": {"mixer__scan_directions": "cross"},
+    "galerkin": {"host__decoder": "spectral"},
+    "oformer": {"mixer__scan_directions": "cross"},
 }
+
+
+def mixer_of(host, mixer):
+    """One of the three mixers by its word; parts stay as they are."""
+    if not isinstance(mixer, str):
+        return mixer
+    if mixer == "mamba":
+        return Mamba(d_state=2)
+    kind, rotary = (RotaryAttention, ROTARY) if host == "oformer" else (Attention, {})
+    return kind(kind=mixer, n_heads=HEADS[host], **rotary)
 
 
 def make(host, mixer="mamba", n_dims=2, **changes):
     torch.manual_seed(0)
-    data = {"n_dims": n_dims, "n_fields": 2, "n_params": 1, "n_outputs": 2, "n_scalars": 3, "mixer": mixer}
-    return HOSTS[host](**(data | SIZES[host] | changes)).double().eval()
+    data = {"n_dims": n_dims, "n_fields": 2, "n_params": 1, "n_outputs": 2, "n_scalars": 3, "width": 8, "depth": 2}
+    keywords = data | SIZES[host] | {"mixer": mixer_of(host, mixer)}
+    return NETWORKS[host](**changed(keywords, changes)).double().eval()
 
 
 def random(*shape, seed=1):
@@ -66,15 +74,16 @@ PUBLISHED = {
 @pytest.mark.parametrize(("host", "mixer"), PUBLISHED)
 def test_published_networks_have_the_published_number_of_parameters(host, mixer):
     for (data, (n_fields, n_outputs)), count in zip(CHANNELS.items(), PUBLISHED[host, mixer], strict=True):
-        sizes = {"n_dims": 2, "n_fields": n_fields, "n_params": 0, "n_outputs": n_outputs, "n_scalars": 0}
-        network = HOSTS[host](mixer=mixer, **sizes, **NETWORKS[host][data])
+        spec = DataSpec("grid", "fields", TargetForm("array"), 2, n_fields, 0, n_outputs, (16, 16))
+        network = MNORegressor.from_preset(data, host=host, mixer=mixer)._build_network(spec, "grid")
+        assert isinstance(network, NETWORKS[host])
         assert sum(parameter.numel() for parameter in network.parameters()) == count
 
 
 @pytest.mark.parametrize("host", HOSTS)
 def test_published_networks_can_be_built_with_softmax_attention(host):
-    sizes = {"n_dims": 2, "n_fields": 1, "n_params": 0, "n_outputs": 1, "n_scalars": 0}
-    network = HOSTS[host](mixer="softmax", **sizes, **(NETWORKS[host]["darcy"] | SOFTMAX_CHANGES[host]))
+    spec = DataSpec("grid", "fields", TargetForm("array"), 2, 1, 0, 1, (4, 4))
+    network = MNORegressor.from_preset("darcy", host=host, mixer="softmax")._build_network(spec, "grid")
     assert network(torch.rand(16, 2), torch.rand(1, 16, 1), None, (4, 4)).field.shape == (1, 16, 1)
 
 
@@ -97,7 +106,7 @@ def test_the_order_of_points_does_not_matter(host, mixer, n_dims):
 def test_the_order_of_points_matters_on_request_and_on_grids(host):
     (coords, fields, params), order = sample(), torch.arange(11, -1, -2).repeat_interleave(2) - torch.tensor([0, 1] * 6)
     order = order.flip(0).roll(3)
-    given = make(host, point_order="given")
+    given = make(host, host__point_order="given")
     changed = given(coords[:, order], fields[:, order], params).field
     assert not torch.allclose(changed, given(coords, fields, params).field[:, order], rtol=1e-6)
     network = make(host)
@@ -109,7 +118,7 @@ def test_the_order_of_points_matters_on_request_and_on_grids(host):
         inverse = places.argsort(-1).unsqueeze(-1).expand(-1, -1, 2)
         own = [values.gather(1, places.unsqueeze(-1).expand(-1, -1, 2)) for values in (coords, fields)]
         expected = given(*own, params).field.gather(1, inverse)
-        torch.testing.assert_close(make(host, point_order=curve)(coords, fields, params).field, expected)
+        torch.testing.assert_close(make(host, host__point_order=curve)(coords, fields, params).field, expected)
 
 
 @pytest.mark.parametrize("host", HOSTS)
@@ -145,7 +154,7 @@ def test_query_points_get_the_values_at_points_and_do_not_see_each_other(host, m
 @pytest.mark.parametrize("host", HOSTS)
 @pytest.mark.parametrize("mixer", THREE)
 def test_networks_that_convolve_neighbours_of_a_grid_answer_at_query_points(host, mixer):
-    network, grid = make(host, mixer, kernel_size=3), (4, 3)
+    network, grid = make(host, mixer, host__kernel_size=3), (4, 3)
     coords, (_, fields, params) = torch.from_numpy(unit_grid(grid)), sample()
     expected = network(coords, fields, params, grid).field
     other = random(3, 2, seed=5)
@@ -219,7 +228,7 @@ def test_gradients_reach_all_parameters(host, mixer):
 
 # ---------------------------------------------------------------- parts of single hosts
 def test_experts_are_weighted_by_position_alone():
-    network, (coords, _, _) = make("gnot", n_experts=3), sample()
+    network, (coords, _, _) = make("gnot", host__n_experts=3), sample()
     block = network.blocks[0]
     weights = block.gate(coords).softmax(dim=-1)
     assert weights.shape == (2, 12, 3)
@@ -230,14 +239,14 @@ def test_experts_are_weighted_by_position_alone():
     with torch.no_grad():
         block.gate[4].bias[1] += 50.0
     torch.testing.assert_close(block.first(points, block.gate(coords).softmax(-1)), block.first.experts[1](points))
-    with pytest.raises(ValueError, match="n_experts=0"):
-        make("gnot", n_experts=0)
+    with pytest.raises(ValueError, match=r"'n_experts' parameter of GNOT must be .* Got 0 instead"):
+        make("gnot", host__n_experts=0)
 
 
 @pytest.mark.parametrize(("branches", "count"), [("joint", 1), ("parts", 2), ("channels", 3)])
 @pytest.mark.parametrize("mixer", THREE)
 def test_input_functions_have_branches_of_their_own(branches, count, mixer):
-    network, (coords, fields, params) = make("gnot", mixer, branches=branches), sample()
+    network, (coords, fields, params) = make("gnot", mixer, host__branches=branches), sample()
     assert len(network.branches) == network.blocks[0].cross.n_references == count
     expected = network(coords, fields, params).field
     for number in range(count):
@@ -246,13 +255,13 @@ def test_input_functions_have_branches_of_their_own(branches, count, mixer):
         changed = network(coords, fields, params).field
         assert not torch.allclose(changed, expected)
         expected = changed
-    with pytest.raises(ValueError, match="branches is 'all'"):
-        make("gnot", branches="all")
+    with pytest.raises(ValueError, match=r"'branches' parameter of GNOT must be .* Got 'all' instead"):
+        make("gnot", host__branches="all")
 
 
 @pytest.mark.parametrize("host", ["gnot", "oformer"])
 def test_the_ratio_of_references_can_be_learned(host):
-    network, inputs = make(host, ratio="learnable"), sample()
+    network, inputs = make(host, mixer__ratio="learnable"), sample()
     network(*inputs).field.square().sum().backward()
     ratios = [parameter for name, parameter in network.named_parameters() if name.endswith("cross.ratio")]
     assert ratios
@@ -261,36 +270,36 @@ def test_the_ratio_of_references_can_be_learned(host):
 
 
 def test_steps_in_time_are_carried_on_by_one_network():
-    steps = make("oformer", n_steps=3, n_outputs=6)
+    steps = make("oformer", host__n_steps=3, n_outputs=6)
     assert steps(*sample()).field.shape == (2, 12, 6)
-    longer = make("oformer", n_steps=5, n_outputs=10)
+    longer = make("oformer", host__n_steps=5, n_outputs=10)
     longer.load_state_dict(steps.state_dict())
     torch.testing.assert_close(longer(*sample()).field[..., :6], steps(*sample()).field)
     with pytest.raises(ValueError, match="7 output channels are no multiple of n_steps=3"):
-        make("oformer", n_steps=3, n_outputs=7)
+        make("oformer", host__n_steps=3, n_outputs=7)
 
 
 def test_options_of_the_hosts_are_checked():
     for host, changes, message in (
-        ("oformer", {"residual": "both"}, "residual is 'both'"),
-        ("oformer", {"rotary_scales": (1.0,)}, "rotary_scales has 1 entries; expected one for each of 2 blocks"),
-        ("galerkin", {"decoder": "fourier"}, "decoder is 'fourier'"),
-        ("gnot", {"point_order": "peano"}, "point_order is 'peano'"),
+        ("oformer", {"host__residual": "both"}, "'residual' parameter of OFormer .* Got 'both' instead"),
+        ("oformer", {"mixer": RotaryAttention(rotary_scales=(1.0,))}, "rotary_scales has 1 entries; .* of 2 blocks"),
+        ("galerkin", {"host__decoder": "fourier"}, "'decoder' parameter of GalerkinTransformer .* Got 'fourier'"),
+        ("gnot", {"host__point_order": "peano"}, "'point_order' parameter of GNOT .* Got 'peano' instead"),
         ("gnot", {"n_dims": 4}, "n_dims=4; expected points in 1, 2 or 3 dimensions"),
-        ("gnot", {"mixer": "hydra"}, "mixer 'hydra' mixes one stream, and cross layers need two"),
-        ("galerkin", {"mixer": "attention"}, "mixer is 'attention'; expected one of"),
+        ("gnot", {"mixer": Hydra()}, "Hydra mixes one stream of tokens, and cross layers need two"),
+        ("galerkin", {"mixer": Attention(kind="none")}, "'kind' parameter of Attention .* Got 'none' instead"),
     ):
         with pytest.raises(ValueError, match=message):
             make(host, **changes)
     sizes = {"n_dims": 1, "n_fields": 0, "n_params": 0, "n_outputs": 1, "n_scalars": 0}
-    network = SequenceNetwork(4, False, point_order="given", kernel_size=1, n_frequencies=0, **sizes)
+    network = SequenceNetwork(4, False, Host(point_order="given").on("points"), **sizes)
     with pytest.raises(NotImplementedError, match="SequenceNetwork has to define transform"):
         network(torch.zeros(3, 1), None, None)
 
 
-@pytest.mark.parametrize("mixer", sorted(MIXERS))
+@pytest.mark.parametrize("mixer", MIXERS, ids=str)
 def test_the_host_without_cross_layers_takes_any_mixer(mixer):
-    for changes, grid in (({"decoder": "pointwise"}, None), ({"decoder": "spectral"}, (4, 3))):
+    for changes, grid in (({"host__decoder": "pointwise"}, None), ({"host__decoder": "spectral"}, (4, 3))):
         network, inputs = make("galerkin", mixer, **changes), sample()
         found = network(*inputs, grid)
         assert found.field.shape == (2, 12, 2)
@@ -299,7 +308,7 @@ def test_the_host_without_cross_layers_takes_any_mixer(mixer):
 
 
 @pytest.mark.parametrize("host", ["gnot", "oformer"])
-@pytest.mark.parametrize("mixer", ["fourier", "galerkin", "normalized_linear", "s6", "softmax"])
+@pytest.mark.parametrize("mixer", [Mamba(), *(Attention(kind=kind) for kind in Attention.kind_of_attention)], ids=str)
 def test_hosts_with_cross_layers_take_mixers_with_a_cross_form(host, mixer):
     network, (coords, fields, params) = make(host, mixer), sample()
     expected = network(coords, fields, params).field

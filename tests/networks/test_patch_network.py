@@ -13,8 +13,8 @@ from .problems import coords_of, fields_on, make_amo, make_geomano, make_lamo
 MAKERS = {
     "AMO": make_amo,
     "LaMO": make_lamo,
-    "GeoMaNO, sequence": partial(make_geomano, recurrence="sequence", correction="learnable"),
-    "GeoMaNO, grid": partial(make_geomano, recurrence="grid", correction="learnable"),
+    "GeoMaNO, sequence": partial(make_geomano, mixer__recurrence="sequence", mixer__correction="learnable"),
+    "GeoMaNO, grid": partial(make_geomano, mixer__recurrence="grid", mixer__correction="learnable"),
 }
 
 
@@ -25,9 +25,9 @@ def make_network(request):
 
 
 @pytest.mark.parametrize("grid", [(1,), (7,), (6, 5), (1, 4), (3, 4, 5), (1, 1, 1)])
-@pytest.mark.parametrize(("patch_size", "conv_channels"), [(1, 0), (2, 0), (2, 2), (3, 2)])
-def test_any_grid_and_patch_in_one_to_three_dimensions(make_network, grid, patch_size, conv_channels):
-    network = make_network(grid, n_outputs=3, n_scalars=2, patch_size=patch_size, conv_channels=conv_channels)
+@pytest.mark.parametrize(("size", "conv_channels"), [(1, 0), (2, 0), (2, 2), (3, 2)])
+def test_any_grid_and_patch_in_one_to_three_dimensions(make_network, grid, size, conv_channels):
+    network = make_network(grid, n_outputs=3, n_scalars=2, patches__size=size, patches__conv_channels=conv_channels)
     field, scalars = network(coords_of(grid), fields_on(grid), None, grid)
     assert field.shape == (2, math.prod(grid), 3)
     assert scalars.shape == (2, 2)
@@ -94,16 +94,16 @@ def test_samples_do_not_mix(make_network):
 
 # ---------------------------------------------------------------- positions and other grids
 def test_an_unknown_position_code_is_refused(make_network):
-    with pytest.raises(ValueError, match=r"positional_encoding is 'table'; expected 'learned', 'coordinates' or None"):
-        make_network((4, 4), positional_encoding="table")
+    with pytest.raises(ValueError, match=r"'positional_encoding' parameter of Patches must be .* Got 'table'"):
+        make_network((4, 4), patches__positional_encoding="table")
 
 
 @pytest.mark.parametrize("positional_encoding", ["learned", "coordinates"])
 def test_a_position_code_is_added_to_the_tokens(make_network, positional_encoding):
     grid = (4, 4)
     network, bare = (
-        make_network(grid, positional_encoding=positional_encoding),
-        make_network(grid, positional_encoding=None),
+        make_network(grid, patches__positional_encoding=positional_encoding),
+        make_network(grid, patches__positional_encoding=None),
     )
     bare.load_state_dict({name: network.state_dict()[name] for name in bare.state_dict()})
     inputs = (coords_of(grid), fields_on(grid), None, grid)
@@ -119,14 +119,14 @@ def test_a_position_code_is_added_to_the_tokens(make_network, positional_encodin
 @pytest.mark.parametrize("positional_encoding", ["coordinates", None])
 @pytest.mark.parametrize("grid", [(5, 4), (16, 12), (9, 3), (2, 2)])
 def test_another_grid_works_unless_positions_were_learned(make_network, positional_encoding, grid):
-    network = make_network((8, 6), positional_encoding=positional_encoding)
+    network = make_network((8, 6), patches__positional_encoding=positional_encoding)
     output = network(coords_of(grid), fields_on(grid), None, grid).field
     assert output.shape == (2, math.prod(grid), 1)
     assert torch.isfinite(output).all()
 
 
 def test_learned_positions_belong_to_a_token_count(make_network):
-    network = make_network((8, 6), positional_encoding="learned")
+    network = make_network((8, 6), patches__positional_encoding="learned")
     with pytest.raises(ValueError, match="fitted for 12 tokens and cannot serve 16"):
         network(coords_of((8, 8)), fields_on((8, 8)), None, (8, 8))
 
@@ -154,7 +154,7 @@ def test_autocast_stays_near_full_precision(make_network):
 
 @pytest.mark.parametrize("grid", [(5,), (3, 4), (2, 3, 2)])
 def test_gradients_of_inputs_and_weights(make_network, grid):
-    network = make_network(grid, width=4, n_params=1, positional_encoding="coordinates")
+    network = make_network(grid, width=4, n_params=1, patches__positional_encoding="coordinates")
     names, values = zip(*(item for item in network.named_parameters() if item[0] != "placeholder"), strict=True)
     fields = fields_on(grid, batch=1).requires_grad_()
     coords = coords_of(grid).requires_grad_()
@@ -168,7 +168,9 @@ def test_gradients_of_inputs_and_weights(make_network, grid):
 
 
 @pytest.mark.parametrize(
-    "options", [{"n_outputs": 0, "n_scalars": 1}, {"positional_encoding": "learned"}, {"conv_channels": 2}], ids=str
+    "options",
+    [{"n_outputs": 0, "n_scalars": 1}, {"patches__positional_encoding": "learned"}, {"patches__conv_channels": 2}],
+    ids=str,
 )
 def test_every_weight_is_used(make_network, options):
     network = make_network((4, 4), n_params=1, depth=2, **options)
@@ -195,12 +197,12 @@ def test_what_a_patch_network_does_not_support_is_refused(make_network):
 
 
 # ---------------------------------------------------------------------- shifted patches
-@pytest.mark.parametrize(("grid", "patch_size"), [((6,), 3), ((5, 4), 2), ((3, 4, 2), 2)])
-def test_shifted_patches_are_those_of_a_grid_with_zeros_before_it(make_network, grid, patch_size, monkeypatch):
+@pytest.mark.parametrize(("grid", "size"), [((6,), 3), ((5, 4), 2), ((3, 4, 2), 2)])
+def test_shifted_patches_are_those_of_a_grid_with_zeros_before_it(make_network, grid, size, monkeypatch):
     """The offset 1 along each axis. Tokens have no positions, so that inputs of zeros are all that a point adds."""
     # A lifting makes other numbers of zeros, before which patches are padded.
-    plain = {} if make_network in (make_amo, make_lamo) else {"lifting_width": 0}
-    network = make_network(grid, patch_size=patch_size, positional_encoding=None, **plain).train()
+    plain = {} if make_network in (make_amo, make_lamo) else {"patches__lifting_width": 0}
+    network = make_network(grid, patches__size=size, patches__positional_encoding=None, **plain).train()
     assert shift_patches(network, True) == 1
     monkeypatch.setattr(torch, "randint", lambda high, size: torch.ones(size, dtype=torch.int64))
     coords, fields = coords_of(grid), fields_on(grid)
@@ -216,7 +218,7 @@ def test_shifted_patches_are_those_of_a_grid_with_zeros_before_it(make_network, 
 
 
 def test_shifted_patches_have_the_positions_of_their_first_points_on_the_grid(monkeypatch):
-    network = make_lamo((5,), patch_size=2).train()
+    network = make_lamo((5,), patches__size=2).train()
     shift_patches(network, True)
     monkeypatch.setattr(torch, "randint", lambda high, size: torch.ones(size, dtype=torch.int64))
     positions = []
@@ -228,7 +230,7 @@ def test_shifted_patches_have_the_positions_of_their_first_points_on_the_grid(mo
 
 def test_patches_begin_at_every_point_in_training_and_with_the_grid_otherwise():
     torch.manual_seed(0)
-    network = make_lamo((6, 4), patch_size=3).train()
+    network = make_lamo((6, 4), patches__size=3).train()
     assert (network._draw_offset(), torch.initial_seed()) == ((0, 0), 0)
     random_state = torch.get_rng_state()
     shift_patches(network, True)
@@ -241,6 +243,6 @@ def test_patches_begin_at_every_point_in_training_and_with_the_grid_otherwise():
     assert max(abs(count - 100) for count in counts) < 50
 
 
-@pytest.mark.parametrize("changes", [{"patch_size": 1}, {"positional_encoding": "learned"}])
+@pytest.mark.parametrize("changes", [{"patches__size": 1}, {"patches__positional_encoding": "learned"}])
 def test_patches_of_one_point_and_a_fixed_number_of_tokens_stay(changes):
     assert shift_patches(make_lamo((6, 4), **changes), True) == 0

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 import torch
 
+from skop import LaMORegressor
 from skop.data import DataSpec, TargetForm
-from skop.modules import MIXERS
+from skop.parts import Part
 
 PAGE = Path(__file__).parents[2] / "docs" / "writing_an_operator.md"
 BLOCKS = re.findall(r"```python\n(.*?)```", PAGE.read_text(), flags=re.DOTALL)
@@ -21,13 +22,14 @@ def page(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)
     names = {}
     yield lambda number: exec(compile(BLOCKS[number], str(PAGE), "exec"), names) or names
-    MIXERS.pop("mean", None)
+    Part.known.pop("Mean", None)
     sys.modules.pop("mean_operator", None)
 
 
 def test_the_operator_learns_on_grids_and_points(page, capsys):
     kind = page(1)["MeanRegressor"]
-    assert MIXERS["mean"].__module__ == "mean_operator"
+    part = Part.known["Mean"]
+    assert part.__module__ == "mean_operator"
     # The mean field reaches 0.75 on these data.
     assert float(capsys.readouterr().out.splitlines()[0]) > 0.8
     spec = DataSpec("grid", "fields", TargetForm("array"), 2, 1, 1, 1, (6, 4), n_scalars=2)
@@ -37,6 +39,8 @@ def test_the_operator_learns_on_grids_and_points(page, capsys):
         )
         assert outputs.field.shape == (3, 24, 1)
         assert outputs.scalars.shape == (3, 2)
+    network = LaMORegressor(mixer=part())._build_network(spec, "points")
+    assert {type(block.mixer) for block in network.blocks} == {part.module}
 
 
 @pytest.mark.exhaustive

@@ -209,7 +209,7 @@ def test_scalars_are_the_weighted_mean_over_the_readings(average):
 
 # ---------------------------------------------------------------- the estimator
 def fitted(X, y, **params):
-    settings = {"width": 8, "depth": 1, "d_state": 4, "n_heads": 1, "max_iter": 1, "random_state": 0}
+    settings = {"width": 8, "depth": 1, "max_iter": 1, "random_state": 0}
     return LaMORegressor(dtype="float64").set_params(**(settings | params)).fit(X, y)
 
 

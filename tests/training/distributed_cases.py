@@ -25,6 +25,7 @@ from skop import (
     TrainingOptions,
 )
 from skop.data import FieldLoader, FieldSet
+from skop.parts import GNOT
 from skop.training import join_group
 
 RANK = int(os.environ.get("RANK", "0"))
@@ -65,7 +66,7 @@ def ragged_points():
 def on_points(folder):
     """Samples of different size, of which points are drawn, and batches of three for two processes."""
     X, y = ragged_points()
-    return found(small(batch_size=3, subsample_points=24).fit(X, y), X)
+    return found(small(batch_size=3, training={"subsample_points": 24}).fit(X, y), X)
 
 
 def one_sample_in_a_batch(folder):
@@ -102,7 +103,7 @@ def at_other_points(folder):
 
 
 def of_another_operator(folder):
-    model = MNORegressor(host="gnot", width=8, depth=1, max_iter=2, batch_size=5, dtype="float64", base=None)
+    model = MNORegressor(host=GNOT(), width=8, depth=1, max_iter=2, batch_size=5, dtype="float64", base=None)
     return found(model.set_params(random_state=0).fit(FIELDS, SUMS), FIELDS)
 
 

@@ -177,7 +177,7 @@ def test_a_number_that_is_set_within_a_limit_stays(four_threads):
 
 def test_a_fit_and_a_prediction_use_threads_by_size(four_threads):
     X = np.random.default_rng(0).normal(size=(6, 16, 16, 1))
-    model = LaMORegressor(width=8, depth=1, n_heads=2, max_iter=1, warm_start=True, random_state=0).fit(X, X)
+    model = LaMORegressor(width=8, depth=1, max_iter=1, warm_start=True, random_state=0).fit(X, X)
     seen = []
     model.module_.register_forward_pre_hook(lambda *_: seen.append(torch.get_num_threads()))
     model.fit(X, X)
