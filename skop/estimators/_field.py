@@ -11,10 +11,10 @@ from typing import Any, Literal, cast
 
 import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
 from skop._optional import import_optional
-from skop._sklearn_compat import has_steps, last_step
+from skop._sklearn_compat import check_sample_weight, has_steps, last_step
 from skop._typing import FloatArray, IntArray, PathOrStr
 from skop.data import (
     DataSpec,
@@ -47,10 +47,12 @@ from skop.surrogate._domain import Finding, SeenRanges, ranges_of_outputs, warn_
 from skop.surrogate._novelty import Novelty, Reference, check_level, features, reference_of, warn_of_novelty
 
 __all__ = [
-    *("FieldRegressor", "checked_by_caller", "fit_estimator", "fitted_attributes", "labels_of_groups"),
-    *("restored_on_failure", "samples_at_once", "samples_with_weight"),
+    *("FieldRegressor", "check_weight", "checked_by_caller", "fit_estimator", "fitted_attributes", "labels_of_groups"),
+    *("restored_on_failure", "samples_at_once", "samples_with_weight", "weight_option"),
 ]
 
+#: Allowed range of the largest sample weight.
+_WEIGHTS = (1e-15, 1e15)
 #: Whether an estimator of skop has called this one, and has looked at the data itself.
 _is_checked: ContextVar[bool] = ContextVar("is_checked", default=False)
 
@@ -226,6 +228,35 @@ def _of_channels(samples: Any, channels: IntArray) -> Any:
     if isinstance(samples, _SampleSequence):
         return samples.of_channels(channels)
     return [np.asarray(item)[..., channels] for item in samples]
+
+
+def check_weight(sample_weight: Any, n_samples: int) -> FloatArray | None:
+    """Sample weights as an array, checked by scikit-learn's rules."""
+    if sample_weight is None:
+        return None
+    refuse_mask(sample_weight, "sample_weight")
+    weight = check_sample_weight(sample_weight, np.empty((n_samples, 1)), dtype=np.float64, ensure_non_negative=True)
+    if not weight.any():
+        raise FieldDataError("all sample weights are zero; at least one sample needs a positive weight.")
+    least, most = _WEIGHTS
+    if not least <= weight.max() <= most:
+        raise FieldDataError(
+            f"the largest sample weight is {weight.max():.1e}, which single precision cannot hold beside a loss; "
+            f"expected {least:g} to {most:g}. Divide the weights by their mean."
+        )
+    return weight
+
+
+def weight_option(estimator: Any, weight: FloatArray | None) -> dict[str, Any]:
+    """Return the argument of a fit that weights are, if there are any; refuse them if the fit takes none."""
+    if weight is None:
+        return {}
+    if not has_fit_parameter(estimator, "sample_weight"):
+        raise FieldDataError(
+            f"sample_weight was given, but the fit of {type(estimator).__name__} takes none; leave it out, or use an "
+            "estimator whose fit takes it."
+        )
+    return {"sample_weight": weight}
 
 
 def labels_of_groups(groups: Any, n_samples: int) -> Any:

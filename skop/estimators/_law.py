@@ -18,12 +18,17 @@ from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 from skop._sklearn_compat import HasMethods, Interval, SequenceOf, fit_context
 from skop._typing import FloatArray
 from skop.data import FieldSet, Predictions, Targets, TrainingData
-from skop.estimators._field import FieldRegressor, checked_by_caller, labels_of_groups, restored_on_failure
+from skop.estimators._field import (
+    FieldRegressor,
+    check_weight,
+    checked_by_caller,
+    labels_of_groups,
+    restored_on_failure,
+)
 from skop.estimators._parts import by_chunks
 from skop.estimators.files._file_checks import Held, check_takes, checks
 from skop.estimators.files._persistence import KNOWN
 from skop.estimators.fitting._checkpoint import passed_on
-from skop.estimators.fitting._session import check_weight
 from skop.estimators.selection._search import Samples, as_input, as_predictions
 from skop.estimators.temporal._frames import continued, goes_on
 from skop.exceptions import FieldDataError, each_warning_once

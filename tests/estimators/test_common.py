@@ -178,13 +178,8 @@ OPTIONAL_CHECKS = {
     EnsembleRegressor: {"check_sample_weight_equivalence_on_sparse_data"},
     RolloutRegressor: {"check_sample_weight_equivalence_on_sparse_data"},
     TimeConditionedRegressor: {"check_sample_weight_equivalence_on_sparse_data"},
-    PODRegressor: {
-        "check_all_zero_sample_weights_error",
-        "check_sample_weight_equivalence_on_dense_data", "check_sample_weight_equivalence_on_sparse_data",
-        "check_sample_weights_list", "check_sample_weights_not_an_array", "check_sample_weights_not_overwritten",
-        "check_sample_weights_pandas_series", "check_sample_weights_shape",
-    },
-}  # fmt: skip
+    PODRegressor: {"check_sample_weight_equivalence_on_sparse_data"},
+}
 OPTIONAL_CHECKS[LawRegressor] = OPTIONAL_CHECKS[EnsembleRegressor]
 OPTIONAL_CHECKS[ConformalRegressor] = OPTIONAL_CHECKS[AutoRegressor] = OPTIONAL_CHECKS[LaMORegressor]
 

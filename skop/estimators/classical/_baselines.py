@@ -25,16 +25,25 @@ from skop.data import (
     interpolate_fields,
     query_points,
 )
-from skop.estimators._field import FieldRegressor, fitted_attributes, labels_of_groups, restored_on_failure
+from skop.estimators._field import (
+    FieldRegressor,
+    check_weight,
+    fitted_attributes,
+    labels_of_groups,
+    restored_on_failure,
+    samples_with_weight,
+    weight_option,
+)
 from skop.estimators._parts import by_chunks
 from skop.estimators.classical._common_grid import MOST_GRID_AXES, on_grid, warn_of_resampling, without_distance
-from skop.estimators.classical._components import Decomposition
+from skop.estimators.classical._components import Decomposition, variance_of
 from skop.estimators.classical._kernel_models import KernelModel
 from skop.estimators.classical._output_models import (
     REGRESSORS,
     ModelSearch,
     OutputModel,
     OutputSamples,
+    deviation,
     joined,
     own_spreads,
     rounding_of,
@@ -247,13 +256,18 @@ class PODRegressor(FieldRegressor):
         self.cell_data = cell_data
 
     @fit_context(prefer_skip_nested_validation=False)
-    def fit(self, X: Any, y: Any = None, *, params: Any = None, groups: Any = None) -> Self:
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, *, params: Any = None, groups: Any = None) -> Self:
         """Compute the principal components and fit the regressor.
 
         Parameters
         ----------
         X, y, params : as in `LaMORegressor.fit`
             Inputs, targets and global parameters.
+        sample_weight : array-like of shape (n,) or None, default=None
+            Weights of the samples in means, components, regressions and leave-one-out errors. The variance of the noise
+            of a sample is divided by its weight; interpolations go through samples of any positive weight. Only the
+            ratios of weights count. A weight of 2 is that of two samples with the same inputs and targets, which count
+            as one sample of this weight in any fit. Samples of weight 0 are not used.
         groups : array-like of shape (n,) or None, default=None
             Labels of groups of samples, such as the frames of a run. Leave-one-out errors then leave out whole groups,
             since the other samples of a group tell too much of one of them. `TimeConditionedRegressor` and
@@ -267,12 +281,18 @@ class PODRegressor(FieldRegressor):
         Raises
         ------
         FieldDataError
-            If X or y cannot be used, samples have the same points in another order, or there are fewer than two
-            groups; a ValueError.
+            If X or y cannot be used, samples have the same points in another order, there are fewer than two groups, or
+            weights are given for a regressor of scikit-learn whose fit takes none; a ValueError.
         """
         with restored_on_failure(self):
-            data = self._read(X, y, params=params, groups=groups)
-            self._fit(data, None if groups is None else _numbered(groups, len(data.inputs)))
+            data = self._read(X, y, params=params, sample_weight=sample_weight, groups=groups)
+            weight, labels = check_weight(sample_weight, len(data.inputs)), labels_of_groups(groups, len(data.inputs))
+            if weight is not None:
+                data, labels = samples_with_weight(data, weight), None if labels is None else labels[weight > 0]
+                weight = weight[weight > 0]
+            numbers = None if labels is None else _numbered(labels)
+            data, weight, numbers = _without_copies(data, weight, numbers)
+            self._fit(data, numbers, weight=weight)
             warn_of_resampling(self.spec_.resampler, "use an operator for points, such as LaMORegressor")
             if self.spec_.resampler is not None and self.grid == "auto" and not data.inputs.is_ragged:
                 _Numbering.from_fit(data.inputs.coords).warn_of_other_nodes(data.inputs.coords, has_grid=True)
@@ -283,13 +303,17 @@ class PODRegressor(FieldRegressor):
         data: TrainingData,
         groups: IntArray | None = None,
         units: tuple[FloatArray, FloatArray] | None = None,
+        weight: FloatArray | None = None,
     ) -> None:
         """Find a common grid where it is needed, the bases, and the map; units are those of standardised targets."""
+        weight = _relative(weight)
+        if not isinstance(self.regressor, str):
+            weight_option(self.regressor, weight)
         self._store_spec(data.inputs, data.spec)
         self._store_seen(data)
         if not self._needs_grid(data):
             _refuse_ragged(data.inputs, "the mean of fields" if self.regressor == "mean" else "PODRegressor")
-            self._fit_on_points(data, groups, units)
+            self._fit_on_points(data, groups, units, weight)
             return
         resampler = GridResampler.fit(data.inputs, self.grid)
         if self.grid == "auto":
@@ -303,7 +327,7 @@ class PODRegressor(FieldRegressor):
             # Where points are drawn anew for each sample, their distances are noise.
             candidates.insert(0, without_distance(shaped))
         for candidate in candidates:
-            self._fit_on_points(candidate, groups, units)
+            self._fit_on_points(candidate, groups, units, weight)
             self.spec_ = candidate.spec
             found.append(fitted_attributes(self))
         if len(found) > 1 and OF_USE * found[0]["leave_one_out_error_"] <= found[1]["leave_one_out_error_"]:
@@ -321,7 +345,11 @@ class PODRegressor(FieldRegressor):
         return inputs.is_ragged or not (_Numbering.from_fit(inputs.coords).is_known and keep_their_distances(inputs))
 
     def _fit_on_points(
-        self, data: TrainingData, groups: IntArray | None, units: tuple[FloatArray, FloatArray] | None
+        self,
+        data: TrainingData,
+        groups: IntArray | None,
+        units: tuple[FloatArray, FloatArray] | None,
+        weight: FloatArray | None,
     ) -> None:
         """Find the bases and fit the map of samples on shared points, or on nodes that correspond."""
         self.points_ = data.inputs.coords if data.inputs.shared_coords else None
@@ -333,17 +361,17 @@ class PODRegressor(FieldRegressor):
         is_auto = self.n_components == "auto"
         count: Any = None if is_auto else self.n_components
         # The components of fields share one unit, by which they have together as much variance as the parameters.
-        self.input_unit_ = _field_units(data.inputs)
-        held = Decomposition(fields / self.input_unit_, count) if fields.shape[1] else None
+        self.input_unit_ = _field_units(data.inputs, weight)
+        held = Decomposition(fields / self.input_unit_, count, weight) if fields.shape[1] else None
         self.input_basis_ = held.basis() if held is not None else None
         self.input_scale_ = 1.0
         self.has_rest_ = is_auto and self.input_basis_ is not None and not self.input_basis_.is_complete_
         features = self._features(fields, None if held is None else held.coefficients)
-        size = float(np.sqrt(features.var(axis=0).sum()))
+        size = float(np.sqrt(variance_of(features, weight).sum()))
         varies = size > _ROUNDING * float(np.linalg.norm(self.input_basis_.mean_)) if self.input_basis_ else False
         self.input_scale_ = size / np.sqrt(max(params.shape[1], 1)) if varies else 1.0
         rounding = rounding_of(data.inputs.params)
-        samples = OutputSamples(features / self.input_scale_, params, rounding, data.targets, groups, units)
+        samples = OutputSamples(features / self.input_scale_, params, rounding, data.targets, groups, units, weight)
         search = ModelSearch(samples, self.regressor, count, self.param_transform, self.target_transform)
         if isinstance(self.regressor, str):
             self.models_, self.leave_one_out_error_, self.leave_one_out_errors_ = search.run()
@@ -351,8 +379,11 @@ class PODRegressor(FieldRegressor):
         model, parts = search.begin(1 - _SHARE if is_auto else count)
         model.basis, coefficients = parts.basis(), parts.coefficients
         # Coefficients are divided by the size of the leading one, since penalties expect numbers of order 1.
-        model.output_scale = coefficients.std(axis=0).max() or 1.0
-        model.regressor = clone(self.regressor).fit(samples.points(model), coefficients / model.output_scale)
+        model.output_scale = np.sqrt(variance_of(coefficients, weight)).max() or 1.0
+        scaled = coefficients / model.output_scale
+        model.regressor = clone(self.regressor).fit(
+            samples.points(model), scaled, **weight_option(self.regressor, weight)
+        )
         self.models_ = [model]
 
     def _features(self, fields: FloatArray, coefficients: FloatArray | None = None) -> FloatArray:
@@ -505,14 +536,15 @@ class PODRegressor(FieldRegressor):
         held = torch.cat(fields, dim=-1)[..., channels].flatten(1), torch.cat(scalars, dim=-1)[..., numbers]
         return torch.cat(held, dim=1)
 
-    def _leave_one_out(self, data: TrainingData) -> Predictions:
+    def _leave_one_out(self, data: TrainingData, weight: FloatArray | None = None) -> Predictions:
         """Predict each sample of the fit by a fit to all others, with the hyperparameters and bases of the whole fit.
 
         The regressors of skop have a closed form. Others are fitted again on the parts of a cross-validation.
         """
         seen = data if self.spec_.resampler is None else on_grid(data, self.spec_.resampler)
         points = self._points_of(seen.inputs)
-        found = [m.left_out(seen.targets, own) for m, own in zip(self.models_, points, strict=True)]
+        weight = _relative(weight)
+        found = [m.left_out(seen.targets, own, weight) for m, own in zip(self.models_, points, strict=True)]
         return self._back(joined(self.models_, found), data.inputs)
 
     def _predict_with_spread(self, inputs: FieldSet, coords: Any) -> tuple[Predictions, Predictions] | None:
@@ -574,9 +606,9 @@ def keep_their_distances(inputs: FieldSet) -> bool:
     return bool(found.mean() > _ALIKE)
 
 
-def _numbered(groups: Any, n_samples: int) -> IntArray:
+def _numbered(labels: Any) -> IntArray:
     """Numbers of the groups of samples."""
-    names, numbers = np.unique(labels_of_groups(groups, n_samples), return_inverse=True)
+    names, numbers = np.unique(labels, return_inverse=True)
     if len(names) < 2:
         raise FieldDataError("groups has 1 group, and 2 or more are needed to leave one out; pass groups=None.")
     return np.asarray(numbers)
@@ -597,21 +629,62 @@ def groups_of_same_inputs(inputs: FieldSet) -> IntArray:
     ndarray of int, shape (n,)
         Numbers from 0 on.
     """
-    parts = [] if inputs.shared_coords else [inputs.coords]
-    parts += [np.asarray(part) for part in (inputs.values, inputs.params) if part is not None]
+    return _numbers_of_same(_parts_of(inputs), len(inputs))
+
+
+def _parts_of(samples: FieldSet | None) -> list[Any]:
+    """Arrays or lists of what differs between samples."""
+    if samples is None:
+        return []
+    parts: list[Any] = [] if samples.shared_coords else [samples.coords_list()]
+    parts += [] if samples.values is None else [samples.to_list() if samples.is_ragged else np.asarray(samples.values)]
+    return parts if samples.params is None else [*parts, np.asarray(samples.params)]
+
+
+def _numbers_of_same(parts: list[Any], n_samples: int) -> IntArray:
+    """Number samples by their parts, in an order that is as good as random."""
     # A negative zero is a zero.
-    rows = (b"".join((np.array(part[i], np.float64) + 0.0).tobytes() for part in parts) for i in range(len(inputs)))
+    rows = (b"".join((np.array(part[i], np.float64) + 0.0).tobytes() for part in parts) for i in range(n_samples))
     digests = np.frombuffer(b"".join(hashlib.sha256(row).digest()[:8] for row in rows), dtype="<u8")
     return np.asarray(np.unique(digests, return_inverse=True)[1])
 
 
-def merged(data: TrainingData) -> tuple[TrainingData, IntArray]:
+def _without_copies(
+    data: TrainingData, weight: FloatArray | None, groups: IntArray | None
+) -> tuple[TrainingData, FloatArray | None, IntArray | None]:
+    """Samples without those that are the same in inputs, targets and group, whose weights are added to the first one.
+
+    Leaving out a sample of which a copy stays would show no error. Samples that are all the same stay.
+    """
+    parts: list[Any] = [] if data.targets.scalars is None else [data.targets.scalars]
+    for part in (data.targets.field, data.inputs):
+        parts += _parts_of(part)
+        number = _numbers_of_same(parts if groups is None else [*parts, groups], len(data.inputs))
+        # Inputs are not looked at where targets tell all samples apart.
+        if number.max() + 1 == len(number):
+            return data, weight, groups
+    if number.max() == 0:
+        return data, None, groups
+    first = np.unique(number, return_index=True)[1]
+    is_first = np.isin(np.arange(len(number)), first)
+    sums = np.bincount(number, weight)[number[is_first]].astype(np.float64)
+    return samples_with_weight(data, is_first), sums, None if groups is None else groups[is_first]
+
+
+def _relative(weight: FloatArray | None) -> FloatArray | None:
+    """Weights over their mean; None where all are equal."""
+    return None if weight is None or np.ptp(weight) == 0 else weight / weight.mean()
+
+
+def merged(data: TrainingData, weight: FloatArray | None = None) -> tuple[TrainingData, IntArray, FloatArray | None]:
     """Merge samples with the same inputs into one, with the mean of their targets.
 
     Parameters
     ----------
     data : TrainingData
         n samples with the same number of points.
+    weight : ndarray of shape (n,) or None, default=None
+        Weights of the samples; None if all are equal.
 
     Returns
     -------
@@ -619,23 +692,28 @@ def merged(data: TrainingData) -> tuple[TrainingData, IntArray]:
         Samples of different inputs; all that came, where either all or none have the same inputs.
     group : ndarray of int, shape (n,)
         Number of the merged sample of each one.
+    weight : ndarray of shape (n,) or None
+        Sums of the weights of the merged samples, or their numbers.
     """
     group = groups_of_same_inputs(data.inputs)
     # Where no input differs, each sample is predicted by the mean of the others.
     if group.max() + 1 in (1, len(group)):
-        return data, np.arange(len(group))
+        return data, np.arange(len(group)), weight
     first = np.unique(group, return_index=True)[1]
     targets, fields, scalars = data.targets[first], data.targets.field, data.targets.scalars
-    field = None if fields is None or targets.field is None else targets.field.with_values(_means(fields.values, group))
-    means = Targets(field, None if scalars is None else _means(scalars, group), targets.elsewhere)
-    return TrainingData(data.inputs[first], means, data.spec), group
+    field = None
+    if fields is not None and targets.field is not None:
+        field = targets.field.with_values(_means(fields.values, group, weight))
+    means = Targets(field, None if scalars is None else _means(scalars, group, weight), targets.elsewhere)
+    sums = np.asarray(np.bincount(group, weight), dtype=np.float64)
+    return TrainingData(data.inputs[first], means, data.spec), group, sums
 
 
-def _means(values: Any, group: IntArray) -> FloatArray:
+def _means(values: Any, group: IntArray, weight: FloatArray | None) -> FloatArray:
     """Means of the rows of each group."""
-    counts = np.bincount(group)
+    counts, rows = np.bincount(group, weight), np.asarray(values, dtype=np.float64)
     sums = np.zeros((len(counts), *values.shape[1:]))
-    np.add.at(sums, group, np.asarray(values, dtype=np.float64))
+    np.add.at(sums, group, rows if weight is None else weight.reshape(-1, *[1] * (sums.ndim - 1)) * rows)
     return sums / counts.reshape(-1, *[1] * (sums.ndim - 1))
 
 
@@ -754,16 +832,19 @@ def _parts(inputs: FieldSet) -> tuple[FloatArray, FloatArray]:
     return fields, params
 
 
-def _field_units(inputs: FieldSet) -> FloatArray:
+def _field_units(inputs: FieldSet, weight: FloatArray | None) -> FloatArray:
     """Units of the values of fields (F,): several channels are divided by their spreads, and so are coordinates."""
     n_places = inputs.n_points[0]
-    found = [] if inputs.shared_coords else [np.full(n_places * inputs.n_dims, float(np.std(inputs.coords)) or 1.0)]
+    found = []
+    if not inputs.shared_coords:
+        spread = deviation(np.asarray(inputs.coords).reshape(len(inputs), -1, 1), weight)
+        found = [np.full(n_places * inputs.n_dims, float(spread[0]) or 1.0)]
     if inputs.values is not None:
         values, rounding = np.asarray(inputs.values, dtype=np.float64), rounding_of(inputs.values)
         if found and values.shape[-1] == 1:
-            found.append(np.full(n_places, own_spreads(values, rounding)[0]))
+            found.append(np.full(n_places, own_spreads(values, rounding, weight)[0]))
         else:
-            found.append(np.tile(spreads(values, rounding), n_places))
+            found.append(np.tile(spreads(values, rounding, weight), n_places))
     return np.concatenate(found) if found else np.ones(0)
 
 

@@ -10,7 +10,8 @@ import numpy as np
 from skop._sklearn_compat import StrOptions, fit_context
 from skop._typing import FloatArray
 from skop.data import FieldSet, Predictions, interpolate_fields, query_points
-from skop.estimators._field import FieldRegressor, restored_on_failure
+from skop.estimators._field import FieldRegressor, check_weight, restored_on_failure, samples_with_weight
+from skop.estimators.classical._components import mean_of
 from skop.estimators.files._file_checks import Held, checks
 from skop.exceptions import FieldDataError
 
@@ -74,13 +75,15 @@ class MeanFieldRegressor(FieldRegressor):
         self.cell_data = cell_data
 
     @fit_context(prefer_skip_nested_validation=False)
-    def fit(self, X: Any, y: Any = None, *, params: Any = None) -> Self:
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, *, params: Any = None) -> Self:
         """Compute the means.
 
         Parameters
         ----------
         X, y, params : as in `LaMORegressor.fit`
             Inputs, targets and global parameters.
+        sample_weight : array-like of shape (n,) or None, default=None
+            Weights of the samples in the means; samples of weight 0 are not used.
 
         Returns
         -------
@@ -93,21 +96,26 @@ class MeanFieldRegressor(FieldRegressor):
             If X or y cannot be used; a ValueError.
         """
         with restored_on_failure(self):
-            data = self._read(X, y, params=params)
+            data = self._read(X, y, params=params, sample_weight=sample_weight)
+            weight = check_weight(sample_weight, len(data.inputs))
+            if weight is not None:
+                data, weight = samples_with_weight(data, weight), weight[weight > 0]
             self._store_spec(data.inputs, data.spec)
             self._store_seen(data)
             field, scalars = data.targets.field, data.targets.scalars
             self.mean_scalars_: FloatArray | None = (
-                None if scalars is None else np.asarray(scalars, np.float64).mean(axis=0)
+                None if scalars is None else mean_of(np.asarray(scalars, np.float64), weight)
             )
             self.mean_field_: FloatArray | None = None
             self.points_: FloatArray | None = None
             if field is not None:
                 values = np.asarray(field.values, dtype=np.float64)
                 self.points_ = np.asarray(field.coords, dtype=np.float64) if field.shared_coords else None
-                self.mean_field_ = values.mean(axis=0)
                 if self.points_ is None:
-                    self.mean_field_ = values.reshape(-1, field.n_channels).mean(axis=0, keepdims=True)
+                    of_points = None if weight is None else np.repeat(weight, field.n_points)
+                    self.mean_field_ = mean_of(values.reshape(-1, field.n_channels), of_points)[np.newaxis]
+                else:
+                    self.mean_field_ = mean_of(values, weight)
                 if data.targets.elsewhere and field.shared_coords:
                     self.coords_ = field.coords
         return self

@@ -80,7 +80,7 @@ class SessionBase:
             if not (inputs.in_memory and targets.in_memory):
                 inputs, targets = inputs.read(slice(None)), targets.read(slice(None))
             samples = replace(whole, inputs=inputs, targets=standardized(targets, scalers))
-            base, unseen = BaseModel.fit(model.base, samples, session.used, _units_of(scalers))
+            base, unseen = BaseModel.fit(model.base, samples, session.used, _units_of(scalers), session.weight)
             return base, unseen if resampler is None else on_grid_of(resampler, unseen, inputs)
 
         base, unseen, model._base_seconds = session.kept.base_model(fit)

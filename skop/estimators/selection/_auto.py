@@ -21,6 +21,7 @@ from skop._sklearn_compat import HasMethods, Interval, SequenceOf, StrOptions, f
 from skop.data import DataSpec, FieldSet, Predictions, TrainingData, refuse_mask
 from skop.estimators._field import (
     FieldRegressor,
+    check_weight,
     checked_by_caller,
     fitted_attributes,
     restored_on_failure,
@@ -32,7 +33,6 @@ from skop.estimators.classical._baselines import PODRegressor
 from skop.estimators.files._file_checks import Held, check_same_outputs, check_takes, checks, is_one_of, tried
 from skop.estimators.fitting._callbacks import is_called_by_another_tool
 from skop.estimators.fitting._checkpoint import SearchJournal
-from skop.estimators.fitting._session import check_weight
 from skop.estimators.operators._amo import AMORegressor
 from skop.estimators.operators._geomano import GeoMaNORegressor
 from skop.estimators.operators._lamo import LaMORegressor

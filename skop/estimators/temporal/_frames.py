@@ -38,11 +38,11 @@ from skop.data import (
     read_templates,
     split_series,
 )
-from skop.estimators._field import FieldRegressor, checked_by_caller, fit_estimator
+from skop.estimators._field import FieldRegressor, check_weight, checked_by_caller, fit_estimator
 from skop.estimators.files._file_checks import Held, checks, is_one_of
 from skop.estimators.fitting._checkpoint import passed_on, require_seed
 from skop.estimators.fitting._cost import CostEstimate, MeasuresCost, require_measurable
-from skop.estimators.fitting._session import check_logarithms, check_weight
+from skop.estimators.fitting._session import check_logarithms
 from skop.estimators.operators._base import OperatorRegressor
 from skop.exceptions import FieldDataError
 from skop.metrics import relative_l2_error

@@ -40,6 +40,7 @@ from skop.data import (
 )
 from skop.estimators._field import (
     FieldRegressor,
+    check_weight,
     checked_by_caller,
     labels_of_groups,
     restored_on_failure,
@@ -49,7 +50,6 @@ from skop.estimators._parts import by_chunks
 from skop.estimators.files._file_checks import Held, check_takes, checks, is_array
 from skop.estimators.files._persistence import KNOWN
 from skop.estimators.fitting._checkpoint import passed_on, require_seed
-from skop.estimators.fitting._session import check_weight
 from skop.estimators.selection._search import Samples, as_input, as_predictions, make_folds
 from skop.estimators.temporal._frames import BaseFrameRegressor
 from skop.estimators.uncertainty._ensemble import EnsembleRegressor
