@@ -14,7 +14,7 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
 from skop._optional import import_optional
-from skop._sklearn_compat import check_sample_weight, has_steps, last_step
+from skop._sklearn_compat import check_sample_weight, last_step
 from skop._typing import FloatArray, IntArray, PathOrStr
 from skop.data import (
     DataSpec,
@@ -47,12 +47,14 @@ from skop.surrogate._domain import Finding, SeenRanges, ranges_of_outputs, warn_
 from skop.surrogate._novelty import Novelty, Reference, check_level, features, reference_of, warn_of_novelty
 
 __all__ = [
-    *("FieldRegressor", "check_weight", "checked_by_caller", "fit_estimator", "fitted_attributes", "labels_of_groups"),
-    *("restored_on_failure", "samples_at_once", "samples_with_weight", "weight_option"),
+    *("FieldRegressor", "check_weight", "checked_by_caller", "end_if_interrupted", "fitted_attributes"),
+    *("labels_of_groups", "restored_on_failure", "samples_at_once", "samples_with_weight", "weight_option"),
 ]
 
 #: Allowed range of the largest sample weight.
 _WEIGHTS = (1e-15, 1e15)
+#: Predictions at points, or at those of y in the fit for None, with a spread or two bounds or alone; and the points.
+Ask = Callable[[FieldSet, Any], tuple[list[Predictions], FieldSet]]
 #: Whether an estimator of skop has called this one, and has looked at the data itself.
 _is_checked: ContextVar[bool] = ContextVar("is_checked", default=False)
 
@@ -130,6 +132,21 @@ def fitted_attributes(estimator: Any) -> dict[str, Any]:
         Its attributes that end in ``_``.
     """
     return {name: value for name, value in vars(estimator).items() if name.endswith("_") and name[0] != "_"}
+
+
+def end_if_interrupted(model: Any) -> None:
+    """Raise an interrupt that has ended a training of a model, since it is to end the other fits of the caller too."""
+    if _was_interrupted(model):
+        raise KeyboardInterrupt("training was interrupted")
+
+
+def _was_interrupted(model: Any) -> bool:
+    """Whether an interrupt has ended a training of a fitted model, or of a part of it."""
+    model = last_step(model)
+    parts = [getattr(model, "estimator_", None), *getattr(model, "estimators_", ())]
+    return getattr(model, "stopped_", None) == "interrupted" or any(
+        _was_interrupted(part) for part in parts if part is not None
+    )
 
 
 def samples_at_once(inputs: FieldSet, targets: Targets) -> int:
@@ -298,41 +315,6 @@ def labels_of_groups(groups: Any, n_samples: int) -> Any:
     return labels
 
 
-def fit_estimator(estimator: Any, X: Any, y: Any, **options: Any) -> Any:
-    """Fit an estimator that another one wraps; say of one of another library which takes no fields what does.
-
-    Parameters
-    ----------
-    estimator : estimator
-        Estimator to fit.
-    X, y
-        Samples.
-    **options
-        Further arguments of its `fit`.
-
-    Returns
-    -------
-    estimator
-        The fitted estimator.
-
-    Raises
-    ------
-    FieldDataError
-        If X or y are fields, and the estimator is none of skop and fails.
-    """
-    try:
-        return estimator.fit(X, y, **options)
-    except (TypeError, ValueError) as error:
-        parts = [estimator, *(estimator.get_params().values() if hasattr(estimator, "get_params") else ())]
-        if not any(isinstance(part, FieldSet) for part in (X, y)) or any(isinstance(p, FieldRegressor) for p in parts):
-            raise
-        name = type(last_step(estimator)).__name__
-        raise FieldDataError(
-            f"X or y holds fields, to which {name} could not be fitted; a regressor of tables predicts fields by their "
-            f"components: PODRegressor(regressor={name}(...)). Its error: {error}"
-        ) from error
-
-
 class FieldRegressor(RegressorMixin, BaseEstimator):
     """Base class of all regressors on fields and tables.
 
@@ -347,8 +329,6 @@ class FieldRegressor(RegressorMixin, BaseEstimator):
     ranges_: SeenRanges | None = None
     #: Features of the training samples; None for models that were saved before it was stored, or wrap other regressors.
     reference_: Reference | None = None
-    #: Estimator that is wrapped by this one, if there is one.
-    estimator: Any
     #: Whether y may be on other points than X in a fit and in a score.
     _takes_other_points: bool = False
 
@@ -378,21 +358,23 @@ class FieldRegressor(RegressorMixin, BaseEstimator):
                 warn_of_odd_data(samples_with_weight(data, sample_weight), columns)
         return data
 
+    def _read_used(
+        self, X: Any, y: Any, sample_weight: Any, *, params: Any = None, groups: Any = None
+    ) -> tuple[TrainingData, FloatArray | None, Any, IntArray]:
+        """Samples of a fit with positive weight, their weights and labels of groups, and their rows."""
+        data = self._read(X, y, params=params, sample_weight=sample_weight, groups=groups)
+        weight, labels = check_weight(sample_weight, len(data.inputs)), labels_of_groups(groups, len(data.inputs))
+        if weight is None:
+            return data, None, labels, np.arange(len(data.inputs))
+        used = np.flatnonzero(weight)
+        return samples_with_weight(data, weight), weight[used], None if labels is None else labels[used], used
+
     @property
     def _mesh_options(self) -> dict[str, Any]:
         """Return the parameters for reading meshes, from this estimator or the one that it wraps."""
         if hasattr(self, "input_fields"):
             return {name: getattr(self, name) for name in ("input_fields", "target_fields", "cell_data")}
         return getattr(getattr(self, "estimator", None), "_mesh_options", {})
-
-    def _check_steps(self, can_pass: bool, spec: DataSpec) -> None:
-        """Raise an error if the estimator is a Pipeline, whose steps cannot get X as it came."""
-        if not can_pass and has_steps(self.estimator):
-            name = type(self).__name__
-            raise FieldDataError(
-                f"X came as {spec.input_form!r}, which {name} cannot pass on to the steps of its Pipeline as it came; "
-                f"put {name} around the last step instead: make_pipeline(..., {name}(...))."
-            )
 
     def _store_spec(self, inputs: FieldSet, spec: DataSpec) -> None:
         """Store the form and sizes of the data."""
@@ -433,6 +415,13 @@ class FieldRegressor(RegressorMixin, BaseEstimator):
         return any(hasattr(part, "series_") for part in (self, *getattr(self, "estimators_", ())[:1]))
 
     # ------------------------------------------------------------------ what the fit has seen
+    def _store_data(self, data: TrainingData, weight: FloatArray | None = None) -> None:
+        """Store form, sizes, points and ranges of the samples of a fit."""
+        self._store_spec(data.inputs, data.spec)
+        self._store_seen(data, weight)
+        if data.spec.target_points == "shared" and data.targets.field is not None:
+            self.coords_ = data.targets.field.coords
+
     def _store_seen(
         self, data: TrainingData, weight: FloatArray | None = None, earlier: SeenRanges | None = None
     ) -> None:
@@ -609,8 +598,6 @@ class FieldRegressor(RegressorMixin, BaseEstimator):
 
     def _predict_at(self, inputs: FieldSet, coords: Any) -> tuple[Predictions, FieldSet]:
         """Predict at other points by interpolation between those of the inputs; return the outputs and the points."""
-        if not self.spec_.n_outputs:
-            raise FieldDataError("coords was given, but the estimator predicts scalars, not fields; leave it out.")
         places = query_points(coords, inputs)
         predictions = self._predict_values(inputs)
         fields = inputs.with_values(predictions.fields)
@@ -667,12 +654,32 @@ class FieldRegressor(RegressorMixin, BaseEstimator):
             If X has another form, other channels, parameters or dimensions than in the fit, or a point lies outside the
             box. If y of the fit was on points of each sample's own, other than those of X, and `coords` is not given.
         """
+
+        def ask(inputs: FieldSet, points: Any) -> tuple[list[Predictions], FieldSet]:
+            """Predict alone."""
+            found, places = self._predict_where_asked(inputs, points)
+            return [found], places
+
+        return self._answered(X, coords, params, ask)
+
+    def _answered(self, X: Any, coords: Any, params: Any, ask: Ask, writer: Any = None) -> Any:
+        """Read X, ask for predictions, with a spread or two bounds or alone, and convert them to the form of y.
+
+        Another estimator may be the writer that converts them.
+        """
         with each_warning_once():
             inputs, points, meshes = self._read_query(X, coords, params)
+            if points is not None and not self.spec_.n_outputs:
+                raise FieldDataError("coords was given, but the estimator predicts scalars, not fields; leave it out.")
             is_told = self._warn_if_outside(inputs, X)
-            predictions, places = self._predict_where_asked(inputs, points)
-            self._warn_if_far(predictions, is_told=is_told)
-            return self._restore(predictions, places, meshes, self._labels(X))
+            (mean, *others), places = ask(inputs, points)
+            if writer is None:
+                self._warn_if_far(mean, is_told=is_told)
+            target, own = (places, meshes, self._labels(X)), self if writer is None else writer
+            result = own._restore(mean, *target)
+            if len(others) == 1:
+                return result, own._restore_spread(result, others[0], *target)
+            return (result, *own._restore_bounds(result, others, *target)) if others else result
 
     def _labels(self, X: Any) -> Any:
         """Labels of samples, if the scalars of a prediction have names."""

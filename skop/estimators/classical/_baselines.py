@@ -27,9 +27,7 @@ from skop.data import (
 )
 from skop.estimators._field import (
     FieldRegressor,
-    check_weight,
     fitted_attributes,
-    labels_of_groups,
     restored_on_failure,
     samples_with_weight,
     weight_option,
@@ -51,7 +49,7 @@ from skop.estimators.classical._output_models import (
 )
 from skop.estimators.files._file_checks import Held, check_loaded, checks, is_one_of, tried
 from skop.estimators.files._persistence import KNOWN
-from skop.exceptions import FieldDataError, each_warning_once, warn
+from skop.exceptions import FieldDataError, warn
 
 __all__ = ["OF_USE", "PODRegressor", "groups_of_same_inputs", "keep_their_distances", "merged", "nodes_correspond"]
 
@@ -285,11 +283,7 @@ class PODRegressor(FieldRegressor):
             weights are given for a regressor of scikit-learn whose fit takes none; a ValueError.
         """
         with restored_on_failure(self):
-            data = self._read(X, y, params=params, sample_weight=sample_weight, groups=groups)
-            weight, labels = check_weight(sample_weight, len(data.inputs)), labels_of_groups(groups, len(data.inputs))
-            if weight is not None:
-                data, labels = samples_with_weight(data, weight), None if labels is None else labels[weight > 0]
-                weight = weight[weight > 0]
+            data, weight, labels, _ = self._read_used(X, y, sample_weight, params=params, groups=groups)
             numbers = None if labels is None else _numbered(labels)
             data, weight, numbers = _without_copies(data, weight, numbers)
             self._fit(data, numbers, weight=weight)
@@ -483,19 +477,18 @@ class PODRegressor(FieldRegressor):
         """
         if not return_std:
             return super().predict(X, coords, params=params)
-        with each_warning_once():
-            inputs, points, meshes = self._read_query(X, coords, params)
-            is_told = self._warn_if_outside(inputs)
-            predictions, places = self._predict_where_asked(inputs, points)
-            self._warn_if_far(predictions, is_told=is_told)
+
+        def ask(inputs: FieldSet, points: Any) -> tuple[list[Predictions], FieldSet]:
+            """Predict with the spread, which is interpolated to other points as the prediction is."""
+            found, places = self._predict_where_asked(inputs, points)
             spread = self._predict_spread(inputs, None if points is None else places)
-        if points is not None and spread.fields is not None and self.spec_.resampler is None:
-            fields = interpolate_fields(inputs.with_values(spread.fields), places)
-            # A curve through positive numbers can be negative between them.
-            spread = replace(spread, fields=np.maximum(fields, 0.0))
-        labels = self._labels(X)
-        mean = self._restore(predictions, places, meshes, labels)
-        return mean, self._restore_spread(mean, spread, places, meshes, labels)
+            if points is not None and spread.fields is not None and self.spec_.resampler is None:
+                fields = interpolate_fields(inputs.with_values(spread.fields), places)
+                # A curve through positive numbers can be negative between them.
+                spread = replace(spread, fields=np.maximum(fields, 0.0))
+            return [found, spread], places
+
+        return self._answered(X, coords, params, ask)
 
     def _predict_values(self, inputs: FieldSet, places: FieldSet | None = None) -> Predictions:
         """Outputs in physical units, on a common grid also at places of other points."""

@@ -10,10 +10,9 @@ import numpy as np
 from skop._sklearn_compat import StrOptions, fit_context
 from skop._typing import FloatArray
 from skop.data import FieldSet, Predictions, interpolate_fields, query_points
-from skop.estimators._field import FieldRegressor, check_weight, restored_on_failure, samples_with_weight
+from skop.estimators._field import FieldRegressor, restored_on_failure
 from skop.estimators.classical._components import mean_of
 from skop.estimators.files._file_checks import Held, checks
-from skop.exceptions import FieldDataError
 
 __all__ = ["MeanFieldRegressor"]
 
@@ -96,12 +95,8 @@ class MeanFieldRegressor(FieldRegressor):
             If X or y cannot be used; a ValueError.
         """
         with restored_on_failure(self):
-            data = self._read(X, y, params=params, sample_weight=sample_weight)
-            weight = check_weight(sample_weight, len(data.inputs))
-            if weight is not None:
-                data, weight = samples_with_weight(data, weight), weight[weight > 0]
-            self._store_spec(data.inputs, data.spec)
-            self._store_seen(data)
+            data, weight, _, _ = self._read_used(X, y, sample_weight, params=params)
+            self._store_data(data)
             field, scalars = data.targets.field, data.targets.scalars
             self.mean_scalars_: FloatArray | None = (
                 None if scalars is None else mean_of(np.asarray(scalars, np.float64), weight)
@@ -116,8 +111,6 @@ class MeanFieldRegressor(FieldRegressor):
                     self.mean_field_ = mean_of(values.reshape(-1, field.n_channels), of_points)[np.newaxis]
                 else:
                     self.mean_field_ = mean_of(values, weight)
-                if data.targets.elsewhere and field.shared_coords:
-                    self.coords_ = field.coords
         return self
 
     def __sklearn_tags__(self) -> Any:
@@ -132,8 +125,6 @@ class MeanFieldRegressor(FieldRegressor):
 
     def _predict_at(self, inputs: FieldSet, coords: Any) -> tuple[Predictions, FieldSet]:
         """Means at other points; return the outputs and the points."""
-        if self.mean_field_ is None:
-            raise FieldDataError("coords was given, but the estimator predicts scalars, not fields; leave it out.")
         reach = None if self.points_ is None else (self.points_.min(axis=0), self.points_.max(axis=0))
         places = query_points(coords, inputs, reach)
         return self._predict_values(places), places

@@ -28,7 +28,7 @@ from sklearn.model_selection import KFold
 
 from skop._typing import FloatArray, GridShape, IntArray
 from skop.data import FieldSet, Predictions, Scalers, Targets, TrainingData, interpolate_fields, query_points
-from skop.estimators._field import FieldRegressor, checked_by_caller, weight_option
+from skop.estimators._field import FieldRegressor, checked_by_caller, end_if_interrupted, weight_option
 from skop.estimators.classical._baselines import (
     OF_USE,
     PODRegressor,
@@ -585,6 +585,7 @@ def _fit_on(estimator: Any, data: TrainingData, units: Units | None = None, weig
         return
     X: Any = data.inputs.params if data.spec.role == "features" else data.inputs
     estimator.fit(X, _as_y(data.targets), **weight_option(estimator, weight))
+    end_if_interrupted(estimator)
 
 
 def _at_nodes(inputs: FieldSet, nodes: FloatArray) -> FieldSet:

@@ -27,7 +27,7 @@ from skop.estimators._field import FieldRegressor, fitted_attributes, restored_o
 from skop.estimators._options import SymmetryOptions, TrainingOptions
 from skop.estimators.files._file_checks import Held, checks
 from skop.estimators.fitting._base_model import BaseModel
-from skop.estimators.fitting._callbacks import EpochCallbacks, FitSeries, is_called_by_another_tool
+from skop.estimators.fitting._callbacks import EpochCallbacks
 from skop.estimators.fitting._checkpoint import FitCheckpoints, described_fit
 from skop.estimators.fitting._cost import CostEstimate, MeasuresCost, cheaper_settings
 from skop.estimators.fitting._session import FitSession
@@ -135,10 +135,9 @@ class OperatorRegressor(CallbackSupportMixin, MeasuresCost, FieldRegressor):
         Precision of the network. ``"auto"``: float64 for tables of plain features, as in scikit-learn; float32 for
         fields.
     verbose : "auto", bool or int, default="auto"
-        Amount of output on standard error. ``"auto"``: one line if the fit, or all fits of an ensemble together, are
-        expected to take more than a minute, unless another tool calls it, such as a search, a cross-validation or a
-        pipeline. False or 0: none. True or 1: a progress bar on a terminal, and a line every few seconds elsewhere. 2:
-        a line for each epoch.
+        Amount of output on standard error. ``"auto"``: one line on a terminal or in a notebook if the fit is expected
+        to take more than a minute. False or 0: none. True or 1: a progress bar on a terminal, and a line every few
+        seconds elsewhere. 2: a line for each epoch.
     training : TrainingOptions or None, default=None
         Further training parameters, such as weight decay, learning rate schedule and gradient clipping; None takes the
         defaults of `skop.TrainingOptions`. In searches their names are, for example, ``training__weight_decay``.
@@ -558,9 +557,8 @@ class OperatorRegressor(CallbackSupportMixin, MeasuresCost, FieldRegressor):
         OSError
             If `checkpoint_dir` cannot be written.
         KeyboardInterrupt
-            If the user interrupts before the first epoch is complete, or during a fit that was called by another tool,
-            such as a search, a cross-validation, a pipeline or an ensemble. Otherwise an interrupt ends the training,
-            and the best weights so far are kept.
+            If the user interrupts before the first epoch is complete. Later an interrupt ends the training with a
+            warning, and the best weights so far are kept.
         """
         return self._fit_data(X, y, sample_weight, params=params, checkpoint_dir=checkpoint_dir)
 
@@ -578,11 +576,7 @@ class OperatorRegressor(CallbackSupportMixin, MeasuresCost, FieldRegressor):
         network = getattr(self, "module_", None)
         kept = network.shares_restored_on_failure() if isinstance(network, CorrectionNetwork) else nullcontext()
         with restored_on_failure(self), kept:
-            history = self._train(X, y, sample_weight, plan, params, checkpoint_dir)
-        if history.stopped == "interrupted" and is_called_by_another_tool():
-            # The interrupt must also end a search or a cross-validation, which would otherwise go on with a fold that
-            # was not trained to the end.
-            raise KeyboardInterrupt("training was interrupted")
+            self._train(X, y, sample_weight, plan, params, checkpoint_dir)
         return self
 
     def _train(
@@ -618,11 +612,7 @@ class OperatorRegressor(CallbackSupportMixin, MeasuresCost, FieldRegressor):
             return History(stopped=self.stopped_)
         session = FitSession(self, data, sample_weight, plan, kept)
         session.prepare()
-        told: dict[str, Any] = {
-            "is_alone": not is_called_by_another_tool(within=FitSeries.run),
-            "cheaper": cheaper_settings(self, session.points),
-            "is_told": group.is_main,
-        }
+        told: dict[str, Any] = {"cheaper": cheaper_settings(self, session.points), "is_told": group.is_main}
         with kept.watching():
             with EpochCallbacks(self, X, y, sample_weight, params, **told) as callbacks:
                 session.train(callbacks)

@@ -6,6 +6,7 @@ Notation: n samples, P points, T points of all samples together, q output channe
 from __future__ import annotations
 
 import inspect
+import sys
 import time
 from numbers import Integral, Real
 from typing import Any, Self
@@ -29,9 +30,9 @@ from skop.estimators._field import (
 )
 from skop.estimators._options import SymmetryOptions
 from skop.estimators._parts import by_chunks
+from skop.estimators._wrapper import as_input, as_predictions
 from skop.estimators.classical._baselines import PODRegressor
 from skop.estimators.files._file_checks import Held, check_same_outputs, check_takes, checks, is_one_of, tried
-from skop.estimators.fitting._callbacks import is_called_by_another_tool
 from skop.estimators.fitting._checkpoint import SearchJournal
 from skop.estimators.operators._amo import AMORegressor
 from skop.estimators.operators._geomano import GeoMaNORegressor
@@ -41,14 +42,12 @@ from skop.estimators.selection._search import (
     Candidate,
     Samples,
     Search,
-    as_input,
-    as_predictions,
     make_candidates,
     make_folds,
     weighted,
 )
 from skop.exceptions import FieldDataError, each_warning_once
-from skop.training import join_group
+from skop.training import is_watched, join_group
 
 __all__ = ["AutoRegressor", "classical_candidates", "compare"]
 
@@ -107,8 +106,8 @@ class AutoRegressor(FieldRegressor):
         Seed of the folds, and of candidates without a seed of their own. With a time budget another speed of the
         machine can still change the choice.
     verbose : "auto", bool or int, default="auto"
-        Amount of output on standard error. ``"auto"``: one line about the plan if the budget is a minute or more,
-        unless another tool calls the fit. False or 0: none. True or 1: also a line after each rung.
+        Amount of output on standard error. ``"auto"``: one line about the plan, on a terminal or in a notebook, if the
+        budget is a minute or more. False or 0: none. True or 1: also a line after each rung.
 
     Attributes
     ----------
@@ -314,9 +313,9 @@ class AutoRegressor(FieldRegressor):
         search_seconds = None if self.max_time is None else part * self.max_time
         given = self._candidates(data.spec, search_seconds)
         candidates = make_candidates(given, rng, self.symmetries, weight is not None)
-        verbose = int((self.max_time or 0.0) >= _LONG) if self.verbose == "auto" else 2 * int(self.verbose)
-        if self.verbose == "auto" and is_called_by_another_tool():
-            verbose = 0
+        verbose = 2 * int(self.verbose) if self.verbose != "auto" else 0
+        if self.verbose == "auto" and (self.max_time or 0.0) >= _LONG and is_watched(sys.stderr):
+            verbose = 1
         columns = getattr(self, "feature_names_in_", None)
         samples = Samples(data.inputs, data.targets, data.spec, weight, checkpoint_dir, further["groups"], columns)
         deadline = None if search_seconds is None else start + search_seconds

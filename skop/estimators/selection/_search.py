@@ -23,11 +23,10 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import GroupKFold, KFold
 from sklearn.utils.validation import has_fit_parameter
 
-from skop._optional import import_optional
-from skop._sklearn_compat import has_steps
 from skop._typing import FloatArray, IntArray
 from skop.data import DataSpec, FieldSet, Predictions, Targets, TrainingData
-from skop.estimators._field import checked_by_caller, fit_estimator, labels_of_groups, samples_at_once
+from skop.estimators._field import checked_by_caller, end_if_interrupted, labels_of_groups, samples_at_once
+from skop.estimators._wrapper import as_input, as_predictions, fit_estimator
 from skop.estimators.classical._baselines import OF_USE, PODRegressor
 from skop.estimators.fitting._base_model import shared_between_fits
 from skop.estimators.fitting._checkpoint import SearchJournal
@@ -35,7 +34,7 @@ from skop.exceptions import FieldDataError, NonFinitePredictionError
 from skop.metrics import channel_sizes
 from skop.training import DIRECT_TRAINING, in_words
 
-__all__ = ["Candidate", "Samples", "Search", "as_input", "as_predictions", "make_candidates", "make_folds", "weighted"]
+__all__ = ["Candidate", "Samples", "Search", "make_candidates", "make_folds", "weighted"]
 
 #: Part of the search time for models without a time limit, if there are others.
 _CLASSICAL = 0.5
@@ -312,28 +311,6 @@ class Samples:
         )
 
 
-def as_input(model: Any, inputs: FieldSet, spec: DataSpec, columns: Any = None) -> Any:
-    """Inputs as a model takes them: tables of features, else FieldSets; a Pipeline gets any table as it came."""
-    is_pipeline = has_steps(model)
-    if spec.role == "fields" or (spec.role == "parameters" and not is_pipeline):
-        return inputs
-    table = np.asarray(inputs.params)
-    # Names of a fit of the user's, or else those that the caller has seen.
-    columns = getattr(model, "feature_names_in_", columns if is_pipeline else None)
-    if columns is None:
-        return table
-    pandas = import_optional("pandas", purpose="pass the names of columns on")
-    return pandas.DataFrame(table, columns=columns)
-
-
-def as_predictions(found: Any, n_samples: int) -> Predictions:
-    """What a model has predicted: a FieldSet, with scalars or without, or an array of scalars."""
-    if isinstance(found, FieldSet):
-        scalars = None if found.params is None else np.asarray(found.params, dtype=np.float64)
-        return Predictions(np.asarray(found.values, dtype=np.float64), scalars)
-    return Predictions(None, np.asarray(found, dtype=np.float64).reshape(n_samples, -1))
-
-
 def weighted(parts: Sequence[Predictions], weights: FloatArray) -> Predictions:
     """Weighted mean of predictions."""
     means = []
@@ -480,7 +457,9 @@ def _fit_on_all(estimator: Any, samples: Samples) -> Any:
 def _timed_fit(estimator: Any, samples: Samples) -> tuple[Any, float]:
     """Fit, and measure the time."""
     start = time.perf_counter()
-    return samples.fit(estimator), time.perf_counter() - start
+    model = samples.fit(estimator)
+    end_if_interrupted(model)
+    return model, time.perf_counter() - start
 
 
 def _has_base(model: Any) -> bool:
