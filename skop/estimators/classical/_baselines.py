@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import prod
 from numbers import Integral, Real
 from typing import Any, Self
 
 import numpy as np
 import torch
-from scipy.spatial import KDTree
-from scipy.spatial.distance import pdist
 from sklearn.base import clone
 
 from skop._sklearn_compat import HasMethods, Interval, StrOptions, fit_context
@@ -20,7 +17,6 @@ from skop.data import (
     FieldSet,
     GridResampler,
     Predictions,
-    Targets,
     TrainingData,
     interpolate_fields,
     query_points,
@@ -29,29 +25,26 @@ from skop.estimators._field import (
     FieldRegressor,
     fitted_attributes,
     restored_on_failure,
-    samples_with_weight,
     weight_option,
 )
 from skop.estimators._parts import by_chunks
 from skop.estimators.classical._common_grid import MOST_GRID_AXES, on_grid, warn_of_resampling, without_distance
 from skop.estimators.classical._components import Decomposition, variance_of
+from skop.estimators.classical._copies import relative, without_copies
 from skop.estimators.classical._kernel_models import KernelModel
+from skop.estimators.classical._nodes import Numbering, keep_their_distances
 from skop.estimators.classical._output_models import (
     REGRESSORS,
     ModelSearch,
     OutputModel,
     OutputSamples,
-    deviation,
     joined,
-    own_spreads,
-    rounding_of,
-    spreads,
 )
+from skop.estimators.classical._target_rows import deviation, own_spreads, rounding_of, spreads
 from skop.estimators.files._file_checks import Held, check_loaded, checks, is_one_of, tried
-from skop.estimators.files._persistence import KNOWN
-from skop.exceptions import FieldDataError, warn
+from skop.exceptions import FieldDataError
 
-__all__ = ["OF_USE", "PODRegressor", "groups_of_same_inputs", "keep_their_distances", "merged", "nodes_correspond"]
+__all__ = ["NOTHING_OUTSIDE", "OF_USE", "PODRegressor"]
 
 #: Part of the variance that components may leave out where no error decides about their number.
 _SHARE = 1e-6
@@ -60,16 +53,10 @@ NOTHING_OUTSIDE = 1e-12
 #: An addition to a model is of use if it lowers the error on unseen samples below this part: nodes and shapes beside
 #: parameters, a network beside a base, a mean of models beside the best.
 OF_USE = 0.98
-#: Nodes correspond if the mean correlation of their distances exceeds this.
-_ALIKE = 0.5
 #: Relative differences up to this are rounding.
 _ROUNDING = 1e-13
-#: Neighbours of a node, and the multiple of their distance beyond which they are torn apart in another sample.
-_NEIGHBOURS, _TORN = 8, 4.0
 #: Cells of an automatic grid for each point of a sample.
 _CELLS = 8.0
-#: Largest part of nodes that may be torn off, and number of points below which this is not tested.
-_MOST_TORN, _FEWEST_POINTS = 0.1, 24
 
 
 class PODRegressor(FieldRegressor):
@@ -285,11 +272,11 @@ class PODRegressor(FieldRegressor):
         with restored_on_failure(self):
             data, weight, labels, _ = self._read_used(X, y, sample_weight, params=params, groups=groups)
             numbers = None if labels is None else _numbered(labels)
-            data, weight, numbers = _without_copies(data, weight, numbers)
+            data, weight, numbers = without_copies(data, weight, numbers)
             self._fit(data, numbers, weight=weight)
             warn_of_resampling(self.spec_.resampler, "use an operator for points, such as LaMORegressor")
             if self.spec_.resampler is not None and self.grid == "auto" and not data.inputs.is_ragged:
-                _Numbering.from_fit(data.inputs.coords).warn_of_other_nodes(data.inputs.coords, has_grid=True)
+                Numbering.from_fit(data.inputs.coords).warn_of_other_nodes(data.inputs.coords, has_grid=True)
         return self
 
     def _fit(
@@ -300,7 +287,7 @@ class PODRegressor(FieldRegressor):
         weight: FloatArray | None = None,
     ) -> None:
         """Find a common grid where it is needed, the bases, and the map; units are those of standardised targets."""
-        weight = _relative(weight)
+        weight = relative(weight)
         if not isinstance(self.regressor, str):
             weight_option(self.regressor, weight)
         self._store_spec(data.inputs, data.spec)
@@ -336,7 +323,7 @@ class PODRegressor(FieldRegressor):
             return True
         if inputs.shared_coords or inputs.n_dims > MOST_GRID_AXES:
             return False
-        return inputs.is_ragged or not (_Numbering.from_fit(inputs.coords).is_known and keep_their_distances(inputs))
+        return inputs.is_ragged or not (Numbering.from_fit(inputs.coords).is_known and keep_their_distances(inputs))
 
     def _fit_on_points(
         self,
@@ -349,7 +336,7 @@ class PODRegressor(FieldRegressor):
         self.points_ = data.inputs.coords if data.inputs.shared_coords else None
         self.numbering_ = None
         if not data.inputs.shared_coords:
-            self.numbering_ = _Numbering.from_fit(data.inputs.coords)
+            self.numbering_ = Numbering.from_fit(data.inputs.coords)
             self.numbering_.warn_of_other_nodes(data.inputs.coords)
         fields, params = _parts(data.inputs)
         is_auto = self.n_components == "auto"
@@ -536,7 +523,7 @@ class PODRegressor(FieldRegressor):
         """
         seen = data if self.spec_.resampler is None else on_grid(data, self.spec_.resampler)
         points = self._points_of(seen.inputs)
-        weight = _relative(weight)
+        weight = relative(weight)
         found = [m.left_out(seen.targets, own, weight) for m, own in zip(self.models_, points, strict=True)]
         return self._back(joined(self.models_, found), data.inputs)
 
@@ -553,256 +540,12 @@ class PODRegressor(FieldRegressor):
         return self._back(found, inputs if places is None else places)
 
 
-def nodes_correspond(inputs: FieldSet) -> bool:
-    """Tell whether the nodes of samples are the same or correspond, so that PODRegressor can relate them.
-
-    Parameters
-    ----------
-    inputs : FieldSet
-        Samples with the same number of points.
-
-    Returns
-    -------
-    bool
-        False if some samples have their points numbered in another order.
-    """
-    if inputs.shared_coords:
-        return True
-    try:
-        return _Numbering.from_fit(inputs.coords).is_known
-    except FieldDataError:
-        return False
-
-
-def keep_their_distances(inputs: FieldSet) -> bool:
-    """Tell whether distances between nodes are alike in all samples, as those of nodes that correspond.
-
-    Parameters
-    ----------
-    inputs : FieldSet
-        n samples with the same number of points.
-
-    Returns
-    -------
-    bool
-        Whether distances between nodes of the other samples correlate with those of the first. Between points drawn at
-        random for each sample they do not.
-    """
-    if inputs.shared_coords or inputs.n_points[0] < 3:
-        return True
-    nodes, rows = (np.unique(np.linspace(0, n - 1, 64).astype(int)) for n in (inputs.n_points[0], len(inputs)))
-    distances = np.stack([pdist(np.asarray(inputs.coords[row], dtype=np.float64)[nodes]) for row in rows])
-    distances -= distances.mean(axis=1, keepdims=True)
-    sizes = np.linalg.norm(distances, axis=1)
-    products = distances[1:] @ distances[0]
-    found = np.divide(products, sizes[1:] * sizes[0], out=np.zeros(len(products)), where=sizes[1:] * sizes[0] > 0)
-    return bool(found.mean() > _ALIKE)
-
-
 def _numbered(labels: Any) -> IntArray:
     """Numbers of the groups of samples."""
     names, numbers = np.unique(labels, return_inverse=True)
     if len(names) < 2:
         raise FieldDataError("groups has 1 group, and 2 or more are needed to leave one out; pass groups=None.")
     return np.asarray(numbers)
-
-
-def groups_of_same_inputs(inputs: FieldSet) -> IntArray:
-    """Number the samples so that those with the same inputs have the same number.
-
-    The order of the numbers is as good as random, but depends on these inputs only, and not on other samples.
-
-    Parameters
-    ----------
-    inputs : FieldSet
-        n samples with the same number of points.
-
-    Returns
-    -------
-    ndarray of int, shape (n,)
-        Numbers from 0 on.
-    """
-    return _numbers_of_same(_parts_of(inputs), len(inputs))
-
-
-def _parts_of(samples: FieldSet | None) -> list[Any]:
-    """Arrays or lists of what differs between samples."""
-    if samples is None:
-        return []
-    parts: list[Any] = [] if samples.shared_coords else [samples.coords_list()]
-    parts += [] if samples.values is None else [samples.to_list() if samples.is_ragged else np.asarray(samples.values)]
-    return parts if samples.params is None else [*parts, np.asarray(samples.params)]
-
-
-def _numbers_of_same(parts: list[Any], n_samples: int) -> IntArray:
-    """Number samples by their parts, in an order that is as good as random."""
-    # A negative zero is a zero.
-    rows = (b"".join((np.array(part[i], np.float64) + 0.0).tobytes() for part in parts) for i in range(n_samples))
-    digests = np.frombuffer(b"".join(hashlib.sha256(row).digest()[:8] for row in rows), dtype="<u8")
-    return np.asarray(np.unique(digests, return_inverse=True)[1])
-
-
-def _without_copies(
-    data: TrainingData, weight: FloatArray | None, groups: IntArray | None
-) -> tuple[TrainingData, FloatArray | None, IntArray | None]:
-    """Samples without those that are the same in inputs, targets and group, whose weights are added to the first one.
-
-    Leaving out a sample of which a copy stays would show no error. Samples that are all the same stay.
-    """
-    parts: list[Any] = [] if data.targets.scalars is None else [data.targets.scalars]
-    for part in (data.targets.field, data.inputs):
-        parts += _parts_of(part)
-        number = _numbers_of_same(parts if groups is None else [*parts, groups], len(data.inputs))
-        # Inputs are not looked at where targets tell all samples apart.
-        if number.max() + 1 == len(number):
-            return data, weight, groups
-    if number.max() == 0:
-        return data, None, groups
-    first = np.unique(number, return_index=True)[1]
-    is_first = np.isin(np.arange(len(number)), first)
-    sums = np.bincount(number, weight)[number[is_first]].astype(np.float64)
-    return samples_with_weight(data, is_first), sums, None if groups is None else groups[is_first]
-
-
-def _relative(weight: FloatArray | None) -> FloatArray | None:
-    """Weights over their mean; None where all are equal."""
-    return None if weight is None or np.ptp(weight) == 0 else weight / weight.mean()
-
-
-def merged(data: TrainingData, weight: FloatArray | None = None) -> tuple[TrainingData, IntArray, FloatArray | None]:
-    """Merge samples with the same inputs into one, with the mean of their targets.
-
-    Parameters
-    ----------
-    data : TrainingData
-        n samples with the same number of points.
-    weight : ndarray of shape (n,) or None, default=None
-        Weights of the samples; None if all are equal.
-
-    Returns
-    -------
-    data : TrainingData
-        Samples of different inputs; all that came, where either all or none have the same inputs.
-    group : ndarray of int, shape (n,)
-        Number of the merged sample of each one.
-    weight : ndarray of shape (n,) or None
-        Sums of the weights of the merged samples, or their numbers.
-    """
-    group = groups_of_same_inputs(data.inputs)
-    # Where no input differs, each sample is predicted by the mean of the others.
-    if group.max() + 1 in (1, len(group)):
-        return data, np.arange(len(group)), weight
-    first = np.unique(group, return_index=True)[1]
-    targets, fields, scalars = data.targets[first], data.targets.field, data.targets.scalars
-    field = None
-    if fields is not None and targets.field is not None:
-        field = targets.field.with_values(_means(fields.values, group, weight))
-    means = Targets(field, None if scalars is None else _means(scalars, group, weight), targets.elsewhere)
-    sums = np.asarray(np.bincount(group, weight), dtype=np.float64)
-    return TrainingData(data.inputs[first], means, data.spec), group, sums
-
-
-def _means(values: Any, group: IntArray, weight: FloatArray | None) -> FloatArray:
-    """Means of the rows of each group."""
-    counts, rows = np.bincount(group, weight), np.asarray(values, dtype=np.float64)
-    sums = np.zeros((len(counts), *values.shape[1:]))
-    np.add.at(sums, group, rows if weight is None else weight.reshape(-1, *[1] * (sums.ndim - 1)) * rows)
-    return sums / counts.reshape(-1, *[1] * (sums.ndim - 1))
-
-
-@dataclass(frozen=True, eq=False)
-class _Numbering:
-    """How the nodes of samples with points of their own are numbered.
-
-    Attributes
-    ----------
-    first : ndarray of shape (P, d)
-        Points of the first training sample.
-    nearest : ndarray of int, shape (P,)
-        Nearest node of each one.
-    reach : ndarray of shape (P,)
-        Distances up to which both remain neighbours in another sample of the same size.
-    is_known : bool
-        Whether the nodes of all training samples correspond.
-    """
-
-    first: FloatArray
-    nearest: IntArray
-    reach: FloatArray
-    is_known: bool
-
-    @classmethod
-    def from_fit(cls, coords: FloatArray) -> _Numbering:
-        """Describe the nodes of training samples (n, P, d)."""
-        first = np.asarray(coords[0], dtype=np.float64)
-        distances, near = KDTree(first).query(first, min(_NEIGHBOURS + 1, len(first)))
-        distances, near = distances.reshape(len(first), -1), near.reshape(len(first), -1)
-        # Points that coincide are listed in any order.
-        nearest = np.where(near[:, 0] == np.arange(len(first)), near[:, min(1, near.shape[1] - 1)], near[:, 0])
-        found = cls(first, nearest, _TORN * distances[:, -1], True)
-        found._refuse_same_points(coords)
-        return replace(found, is_known=not (found._torn(coords) > _MOST_TORN).any())
-
-    def warn_of_other_nodes(self, coords: FloatArray, *, has_grid: bool = False) -> None:
-        """Warn if the nodes of training samples (n, P, d) do not correspond; on a grid only if most of them do."""
-        if self.is_known:
-            return
-        torn = np.flatnonzero(self._torn(coords) > _MOST_TORN)
-        if has_grid and 2 * len(torn) > len(coords):
-            return
-        outcome = (
-            "PODRegressor takes points of the same number for the same node, so that its predictions will be poor; "
-            "number the points alike, set grid='auto', or use an operator for points, such as LaMORegressor."
-        )
-        if has_grid:
-            outcome = "All samples are therefore interpolated to a common grid; number the points alike to avoid it."
-        warn(
-            f"the points of {len(torn)} of {len(coords)} samples, such as that of index {torn[0]}, are numbered in "
-            f"another order than those of the first: nodes that are neighbours there lie far apart here. {outcome}"
-        )
-
-    def check(self, coords: FloatArray) -> None:
-        """Refuse samples (n, P, d) whose points are numbered in another order than those of the fit."""
-        self._refuse_same_points(coords)
-        if not self.is_known:
-            return
-        torn = np.flatnonzero(self._torn(coords) > _MOST_TORN)
-        if len(torn):
-            raise FieldDataError(
-                f"the points of the sample of index {torn[0]} are numbered in another order than those of the fit: "
-                "nodes that were neighbours lie far apart. PODRegressor takes points of the same number for the same "
-                "node; number the points as in the fit, or use an operator for points, such as LaMORegressor."
-            )
-
-    def _torn(self, coords: FloatArray) -> FloatArray:
-        """Part of the nodes of each sample that lie far from the node that was next to them."""
-        if len(self.first) < _FEWEST_POINTS:
-            return np.zeros(len(coords))
-        size = np.linalg.norm(np.ptp(self.first, axis=0))
-        found = np.empty(len(coords))
-        for number, sample in enumerate(np.asarray(coords, dtype=np.float64)):
-            stretch = np.linalg.norm(np.ptp(sample, axis=0)) / size if size > 0 else 1.0
-            apart = np.linalg.norm(sample - sample[self.nearest], axis=1)
-            found[number] = (apart > self.reach * max(stretch, _ROUNDING)).mean()
-        return found
-
-    def _refuse_same_points(self, coords: FloatArray) -> None:
-        """Refuse a sample with the points of the first training sample in another order."""
-        tolerance = 1e-6 * float(np.ptp(self.first, axis=0).max(initial=0.0))
-        ordered = np.sort(self.first, axis=0)
-        for number, sample in enumerate(np.asarray(coords, dtype=np.float64)):
-            is_same = np.abs(sample - self.first).max() <= tolerance
-            if is_same or np.abs(np.sort(sample, axis=0) - ordered).max() > tolerance:
-                continue
-            if KDTree(self.first).query(sample)[0].max() <= tolerance:
-                raise FieldDataError(
-                    f"the sample of index {number} has the same points as the first sample of the fit, but numbered "
-                    "in another order. PODRegressor takes points of the same number for the same node; sort the points "
-                    "and values of all samples alike, for instance by np.lexsort(coords.T)."
-                )
-
-
-KNOWN[_Numbering.__name__] = _Numbering
 
 
 def _refuse_ragged(inputs: FieldSet, model: str = "PODRegressor") -> None:
@@ -842,16 +585,6 @@ def _field_units(inputs: FieldSet, weight: FloatArray | None) -> FloatArray:
 
 
 # ---------------------------------------------------------------------- what a file must hold
-@checks("_Numbering")
-def _check_numbering(held: Held) -> None:
-    """Check the numbering of nodes from a file."""
-    first = held.array("first", None, None)
-    nearest = held.array("nearest", len(first), whole=True)
-    held.need(bool(((nearest >= 0) & (nearest < len(first))).all()), "nearest", "numbers of nodes")
-    held.array("reach", len(first))
-    held.flag("is_known")
-
-
 @checks("PODRegressor")
 def _check_pod(held: Held) -> None:
     """Check a fitted PODRegressor from a file."""
@@ -860,7 +593,7 @@ def _check_pod(held: Held) -> None:
     spec = held.get("spec_")
     points, numbering = (
         held.array("points_", None, spec.n_dims, optional=True),
-        held.part("numbering_", "_Numbering", optional=True),
+        held.part("numbering_", "Numbering", optional=True),
     )
     held.need(points is not None or numbering is not None, "points_", "the points of the fit")
     own = points if points is not None else numbering.first

@@ -29,14 +29,10 @@ from sklearn.model_selection import KFold
 from skop._typing import FloatArray, GridShape, IntArray
 from skop.data import FieldSet, Predictions, Scalers, Targets, TrainingData, interpolate_fields, query_points
 from skop.estimators._field import FieldRegressor, checked_by_caller, end_if_interrupted, weight_option
-from skop.estimators.classical._baselines import (
-    OF_USE,
-    PODRegressor,
-    groups_of_same_inputs,
-    keep_their_distances,
-    merged,
-)
+from skop.estimators.classical._baselines import OF_USE, PODRegressor
 from skop.estimators.classical._components import error_of_mean, mean_of, of_others
+from skop.estimators.classical._copies import groups_of_same_inputs, merged
+from skop.estimators.classical._nodes import keep_their_distances
 from skop.estimators.files._file_checks import Held, checks
 from skop.estimators.files._persistence import KNOWN
 from skop.estimators.fitting._comparison import ERRORS, ROUNDING, pairs
@@ -658,7 +654,7 @@ def _check_base_model(held: Held) -> None:
     held.need("spec_" in vars(held.get("estimator")), "estimator", "a fitted estimator")
     held.number("error", finite=False)
     held.flag("leaves_rest")
-    held.part("nodes", "_Numbering", optional=True)
+    held.part("nodes", "Numbering", optional=True)
     n_dims = held.get("estimator").spec_.n_dims
     for points, grid in (("points", "grid_shape"), ("target_points", "target_grid")):
         own = held.array(points, None, n_dims, optional=True)

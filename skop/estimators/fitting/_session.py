@@ -31,8 +31,8 @@ from skop.data import (
     query_points,
 )
 from skop.estimators._field import check_weight
-from skop.estimators.classical._baselines import groups_of_same_inputs
 from skop.estimators.classical._common_grid import MOST_GRID_AXES, on_grid, warn_of_resampling
+from skop.estimators.classical._copies import groups_of_same_inputs
 from skop.estimators.fitting._base_model import remainder_sizes, standardized
 from skop.estimators.fitting._callbacks import EpochCallbacks
 from skop.estimators.fitting._checkpoint import FitCheckpoints
