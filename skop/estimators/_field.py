@@ -11,10 +11,10 @@ from typing import Any, Literal, cast
 
 import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin
-from sklearn.utils.validation import check_is_fitted, has_fit_parameter
+from sklearn.utils.validation import check_is_fitted
 
 from skop._optional import import_optional
-from skop._sklearn_compat import check_sample_weight, last_step
+from skop._sklearn_compat import last_step
 from skop._typing import FloatArray, IntArray, PathOrStr
 from skop.data import (
     DataSpec,
@@ -32,13 +32,13 @@ from skop.data import (
     read_inputs,
     read_query,
     read_scored,
-    refuse_mask,
     row_labels,
     sample_files,
     series_files,
     warn_of_odd_data,
 )
 from skop.estimators._parts import by_chunks
+from skop.estimators._weights import check_weight, labels_of_groups, samples_with_weight
 from skop.estimators.files._file_checks import Held, checks, is_array
 from skop.estimators.files._persistence import ESTIMATORS, save_estimator
 from skop.exceptions import FieldDataError, each_warning_once, held_warnings, warn
@@ -47,12 +47,10 @@ from skop.surrogate._domain import Finding, SeenRanges, ranges_of_outputs, warn_
 from skop.surrogate._novelty import Novelty, Reference, check_level, features, reference_of, warn_of_novelty
 
 __all__ = [
-    *("FieldRegressor", "check_weight", "checked_by_caller", "end_if_interrupted", "fitted_attributes"),
-    *("labels_of_groups", "restored_on_failure", "samples_at_once", "samples_with_weight", "weight_option"),
+    *("FieldRegressor", "checked_by_caller", "end_if_interrupted", "fitted_attributes"),
+    *("restored_on_failure", "samples_at_once"),
 ]
 
-#: Allowed range of the largest sample weight.
-_WEIGHTS = (1e-15, 1e15)
 #: Predictions at points, or at those of y in the fit for None, with a spread or two bounds or alone; and the points.
 Ask = Callable[[FieldSet, Any], tuple[list[Predictions], FieldSet]]
 #: Whether an estimator of skop has called this one, and has looked at the data itself.
@@ -100,22 +98,6 @@ def restored_on_failure(estimator: Any) -> Iterator[None]:
             delattr(estimator, name)
         estimator.__dict__.update(before)
         raise
-
-
-def samples_with_weight(data: TrainingData, sample_weight: Any) -> TrainingData:
-    """Return the samples of a fit whose weight is not zero, by their own names; all if the weights are no weights."""
-    kept = np.flatnonzero(np.ones(len(data.inputs)) if sample_weight is None else np.asarray(sample_weight))
-    if len(kept) in (0, len(data.inputs)) or np.shape(sample_weight) != (len(data.inputs),):
-        return data
-    names = data.names or [f"sample {number}" for number in range(len(data.inputs))]
-    return replace(
-        data,
-        inputs=data.inputs[kept],
-        targets=data.targets[kept],
-        input_extremes=None if data.input_extremes is None else data.input_extremes[kept],
-        target_extremes=None if data.target_extremes is None else data.target_extremes[kept],
-        names=tuple(names[number] for number in kept),
-    )
 
 
 def fitted_attributes(estimator: Any) -> dict[str, Any]:
@@ -245,74 +227,6 @@ def _of_channels(samples: Any, channels: IntArray) -> Any:
     if isinstance(samples, _SampleSequence):
         return samples.of_channels(channels)
     return [np.asarray(item)[..., channels] for item in samples]
-
-
-def check_weight(sample_weight: Any, n_samples: int) -> FloatArray | None:
-    """Sample weights as an array, checked by scikit-learn's rules."""
-    if sample_weight is None:
-        return None
-    refuse_mask(sample_weight, "sample_weight")
-    weight = check_sample_weight(sample_weight, np.empty((n_samples, 1)), dtype=np.float64, ensure_non_negative=True)
-    if not weight.any():
-        raise FieldDataError("all sample weights are zero; at least one sample needs a positive weight.")
-    least, most = _WEIGHTS
-    if not least <= weight.max() <= most:
-        raise FieldDataError(
-            f"the largest sample weight is {weight.max():.1e}, which single precision cannot hold beside a loss; "
-            f"expected {least:g} to {most:g}. Divide the weights by their mean."
-        )
-    return weight
-
-
-def weight_option(estimator: Any, weight: FloatArray | None) -> dict[str, Any]:
-    """Return the argument of a fit that weights are, if there are any; refuse them if the fit takes none."""
-    if weight is None:
-        return {}
-    if not has_fit_parameter(estimator, "sample_weight"):
-        raise FieldDataError(
-            f"sample_weight was given, but the fit of {type(estimator).__name__} takes none; leave it out, or use an "
-            "estimator whose fit takes it."
-        )
-    return {"sample_weight": weight}
-
-
-def labels_of_groups(groups: Any, n_samples: int) -> Any:
-    """Check labels of groups of samples, one for each.
-
-    Parameters
-    ----------
-    groups : array-like of shape (n,) or None
-        Labels, or None without groups.
-    n_samples : int
-        Number of samples.
-
-    Returns
-    -------
-    ndarray of shape (n,) or None
-        The labels.
-
-    Raises
-    ------
-    FieldDataError
-        If there are not as many, or they are masked, missing or not comparable.
-    """
-    if groups is None:
-        return None
-    refuse_mask(groups, "groups")
-    labels = np.asarray(groups)
-    if labels.shape != (n_samples,):
-        raise FieldDataError(f"groups has shape {labels.shape}, expected ({n_samples},): one label for each sample.")
-    try:
-        # NaN differs from itself.
-        is_whole = len(np.unique(labels)) > 0 and all(label == label for label in labels.tolist())
-    except TypeError:
-        is_whole = False
-    if len(labels) and not is_whole:
-        raise FieldDataError(
-            "groups has missing labels, such as None or NaN, or both texts and numbers; give each sample a label of "
-            "one kind."
-        )
-    return labels
 
 
 class FieldRegressor(RegressorMixin, BaseEstimator):

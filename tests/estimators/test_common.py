@@ -290,7 +290,7 @@ def test_laws_of_field_data_for_a_choice(estimator, check):
         with pytest.raises(AssertionError, match=r"cross-validation needs at least 2 samples|too few to fit"):
             check(estimator)
     elif str(check).startswith("check_weight_repetition"):
-        # Repetition changes the folds, and a weight leaves POD out.
+        # Repetition changes the folds.
         check(auto(deeponet(batch_size=100, dtype="float64")))
     else:
         check(estimator)

@@ -230,13 +230,11 @@ REFUSED = {
 
 @pytest.mark.parametrize(("changes", "message"), REFUSED.values(), ids=REFUSED)
 def test_refusals(changes, message):
-    is_weighted = "weight" in changes
-    options = {"sample_weight": np.ones(N)} if is_weighted else {}
-    changes = {name: value for name, value in changes.items() if name != "weight"}
+    changes = dict(changes)
+    options = {"sample_weight": np.ones(N)} if changes.pop("weight", False) else {}
+    model = LawRegressor(KNeighborsRegressor() if options else PODRegressor(), **changes)
     with pytest.raises(FieldDataError, match=message):
-        LawRegressor(KNeighborsRegressor() if is_weighted else PODRegressor(), **changes).fit(
-            as_table(DESIGN), DESIGN[:, 2], **options
-        )
+        model.fit(as_table(DESIGN), DESIGN[:, 2], **options)
 
 
 def test_a_load_of_zero_tells_nothing_of_the_law():

@@ -21,13 +21,9 @@ from skop.data import (
     interpolate_fields,
     query_points,
 )
-from skop.estimators._field import (
-    FieldRegressor,
-    fitted_attributes,
-    restored_on_failure,
-    weight_option,
-)
+from skop.estimators._field import FieldRegressor, fitted_attributes, restored_on_failure
 from skop.estimators._parts import by_chunks
+from skop.estimators._weights import weight_option
 from skop.estimators.classical._common_grid import MOST_GRID_AXES, on_grid, warn_of_resampling, without_distance
 from skop.estimators.classical._components import Decomposition, variance_of
 from skop.estimators.classical._copies import relative, without_copies

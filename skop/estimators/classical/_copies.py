@@ -12,7 +12,7 @@ import numpy as np
 
 from skop._typing import FloatArray, IntArray
 from skop.data import FieldSet, Targets, TrainingData
-from skop.estimators._field import samples_with_weight
+from skop.estimators._weights import samples_with_weight
 
 __all__ = ["groups_of_same_inputs", "merged", "relative", "without_copies"]
 

@@ -15,7 +15,7 @@ from sklearn.model_selection import KFold, cross_val_predict
 
 from skop._typing import FloatArray, IntArray
 from skop.data import Predictions, Targets
-from skop.estimators._field import weight_option
+from skop.estimators._weights import weight_option
 from skop.estimators.classical._components import Decomposition, mean_of, of_others, variance_of
 from skop.estimators.classical._kernel_models import KernelModel
 from skop.estimators.classical._kernel_selection import Selection, between_ends

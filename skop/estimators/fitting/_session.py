@@ -30,7 +30,7 @@ from skop.data import (
     iterate_rows,
     query_points,
 )
-from skop.estimators._field import check_weight
+from skop.estimators._weights import check_weight
 from skop.estimators.classical._common_grid import MOST_GRID_AXES, on_grid, warn_of_resampling
 from skop.estimators.classical._copies import groups_of_same_inputs
 from skop.estimators.fitting._base_model import remainder_sizes, standardized

@@ -530,7 +530,7 @@ class OperatorRegressor(CallbackSupportMixin, MeasuresCost, FieldRegressor):
             shared or each sample's own, if the network can be asked at any point: networks on points, DeepONet, and
             MNO's ``"gnot"`` and ``"oformer"`` on grids. The network is then trained at these points.
         sample_weight : array-like of shape (n,) or None, default=None
-            Weight of each sample in the loss and in the scalers; samples of weight 0 are not used.
+            Weight of each sample in the loss, the scalers and the base; samples of weight 0 are not used.
         params : DataFrame, dict of columns, array-like of shape (n, p) or None, default=None
             Global parameters of the runs beside fields or meshes, such as a design of experiments. Rows are matched
             with mesh files by the one column, or the index, that holds their paths, names or stems; without such names

@@ -20,16 +20,10 @@ from skop._jobs import workers_for
 from skop._optional import import_optional
 from skop._sklearn_compat import HasMethods, Interval, SequenceOf, StrOptions, fit_context, last_step
 from skop.data import DataSpec, FieldSet, Predictions, TrainingData, refuse_mask
-from skop.estimators._field import (
-    FieldRegressor,
-    check_weight,
-    checked_by_caller,
-    fitted_attributes,
-    restored_on_failure,
-    samples_with_weight,
-)
+from skop.estimators._field import FieldRegressor, checked_by_caller, fitted_attributes, restored_on_failure
 from skop.estimators._options import SymmetryOptions
 from skop.estimators._parts import by_chunks
+from skop.estimators._weights import check_weight, samples_with_weight
 from skop.estimators._wrapper import as_input, as_predictions
 from skop.estimators.classical._baselines import PODRegressor
 from skop.estimators.files._file_checks import Held, check_same_outputs, check_takes, checks, is_one_of, tried
@@ -154,7 +148,7 @@ class AutoRegressor(FieldRegressor):
     `compare`, which has no final fit.
 
     **Weights.** Samples of weight 0 are left out before the folds are made; other weights count in fits and errors. If
-    weights differ, a candidate whose `fit` takes no `sample_weight`, such as `PODRegressor`, is left out, and the table
+    weights differ, a candidate whose `fit` takes no `sample_weight` is left out, and the table
     has this reason.
 
     References

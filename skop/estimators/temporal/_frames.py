@@ -36,7 +36,8 @@ from skop.data import (
     read_templates,
     split_series,
 )
-from skop.estimators._field import check_weight, checked_by_caller, weight_option
+from skop.estimators._field import FieldRegressor, checked_by_caller
+from skop.estimators._weights import check_weight, weight_option
 from skop.estimators._wrapper import WrappingRegressor, fit_estimator, goes_on
 from skop.estimators.files._file_checks import Held, checks, is_one_of
 from skop.estimators.fitting._checkpoint import passed_on, require_seed
@@ -275,6 +276,10 @@ class BaseFrameRegressor(MeasuresCost, WrappingRegressor):
         if isinstance(predicted, FieldSet):
             return np.asarray(predicted.values)
         return np.reshape(predicted, (len(state), 1, -1))
+
+    def _predict_at(self, inputs: FieldSet, coords: Any) -> tuple[Predictions, FieldSet]:
+        """Predict all frames on the points of the inputs, which are the next ones too, and interpolate to others."""
+        return FieldRegressor._predict_at(self, inputs, coords)
 
     def _state(self, inputs: FieldSet) -> FieldSet:
         """Return the inputs of a prediction as fields; the columns of tables become channels of a single point."""

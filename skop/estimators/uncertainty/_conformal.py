@@ -19,8 +19,9 @@ from sklearn.utils.validation import check_is_fitted
 from skop._sklearn_compat import HasMethods, Interval, StrOptions, fit_context
 from skop._typing import FloatArray, IntArray
 from skop.data import FieldSet, Predictions, TrainingData, is_mesh_series, split_series
-from skop.estimators._field import FieldRegressor, check_weight, restored_on_failure
+from skop.estimators._field import FieldRegressor, restored_on_failure
 from skop.estimators._parts import by_chunks
+from skop.estimators._weights import check_weight
 from skop.estimators._wrapper import WrappingRegressor
 from skop.estimators.files._file_checks import Held, check_takes, checks, is_array
 from skop.estimators.files._persistence import KNOWN
@@ -244,9 +245,8 @@ class ConformalRegressor(WrappingRegressor):
             data, weight, labels, used = self._read_used(X, y, sample_weight, params=params, groups=groups)
             self._check_steps(data.spec.input_form in ("table", "fieldset"), data.spec)
             samples = Samples(data.inputs, data.targets, data.spec, weight, checkpoint_dir, labels, self._columns)
-            self.__dict__.update(
-                Calibration(self, _at_times(self.estimator, getattr(self, "series_", {})), samples, used).run()
-            )
+            estimator = _at_times(self.estimator, getattr(self, "series_", {}))
+            self.__dict__.update(Calibration(self, estimator, samples, used).run())
             self._store_data(data)
         return self
 
@@ -408,7 +408,6 @@ class ConformalRegressor(WrappingRegressor):
         return self._predicts_frames() if hasattr(self, "series_") else None
 
     # ------------------------------------------------------------------ the band in numbers
-
     def _predict_with_spread(self, inputs: FieldSet, coords: Any) -> tuple[Predictions, Predictions] | None:
         """Prediction and half the width of the band; what the estimator knows by itself if X does not set the width."""
         if self.quantiles_ is not None and self.scale_kind_ in ("residuals", "constant"):
