@@ -271,6 +271,17 @@ def test_a_weight_is_a_number_of_copies_of_a_sample(form):
             np.testing.assert_allclose(errors, errors[0], rtol=1e-6)
 
 
+@pytest.mark.parametrize("form", ["parameters", "fields"])
+def test_a_sample_of_hardly_any_weight_is_left_out(form):
+    X, y, weight = weighted_samples(form)
+    X, y, weight = X.copy(), y.copy(), weight + 1.0
+    X[:3], y[:3], weight[:3] = 0.5 + X[:3], -9 * y[:3], [1e-20, 1e-30, 1e-300]
+    for regressor in ("mean", "ridge", "rbf"):
+        model = PODRegressor(regressor=regressor, n_components=0.99, param_transform=None)
+        found, expected = model.fit(X, y, weight).predict(X), model.fit(X[3:], y[3:], weight[3:]).predict(X)
+        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5 * np.abs(expected).max())
+
+
 def test_leave_one_out_predictions_with_weights_are_those_of_refits():
     X, y, weight = weighted_samples("parameters")
     y, weight = y[..., 1:], weight + 0.5

@@ -16,6 +16,9 @@ from skop.estimators._weights import samples_with_weight
 
 __all__ = ["groups_of_same_inputs", "merged", "relative", "without_copies"]
 
+#: Smaller parts of the mean weight count as this one, which is rounding in all sums; rows are divided by its root.
+_NO_WEIGHT = 1e-14
+
 
 def groups_of_same_inputs(inputs: FieldSet) -> IntArray:
     """Number samples (n,) so that those with the same inputs have the same number, in an order as good as random."""
@@ -63,7 +66,9 @@ def without_copies(
 
 def relative(weight: FloatArray | None) -> FloatArray | None:
     """Weights over their mean; None where all are equal."""
-    return None if weight is None or np.ptp(weight) == 0 else weight / weight.mean()
+    if weight is None or np.ptp(weight) == 0:
+        return None
+    return np.maximum(weight / weight.mean(), _NO_WEIGHT)
 
 
 def merged(data: TrainingData, weight: FloatArray | None = None) -> tuple[TrainingData, IntArray, FloatArray | None]:
