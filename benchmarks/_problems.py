@@ -24,7 +24,7 @@ from skop.datasets import (
     make_moving_hole,
     make_wake,
 )
-from skop.estimators.classical._baselines import keep_their_distances, nodes_correspond
+from skop.estimators.classical._nodes import keep_their_distances, nodes_correspond
 from skop.exceptions import FieldDataError
 
 __all__ = ["PROBLEMS", "Problem", "Recipe", "make_burgers", "read_problem", "read_recipe"]

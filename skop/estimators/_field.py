@@ -14,7 +14,7 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
 from skop._optional import import_optional
-from skop._sklearn_compat import has_steps, last_step
+from skop._sklearn_compat import last_step
 from skop._typing import FloatArray, IntArray, PathOrStr
 from skop.data import (
     DataSpec,
@@ -34,11 +34,11 @@ from skop.data import (
     read_inputs,
     read_query,
     read_scored,
-    refuse_mask,
     restore,
     series_files,
 )
 from skop.estimators._parts import by_chunks
+from skop.estimators._weights import check_weight, labels_of_groups, samples_with_weight
 from skop.estimators.files._file_checks import Held, checks, is_array
 from skop.estimators.files._persistence import ESTIMATORS, save_estimator
 from skop.exceptions import FieldDataError, each_warning_once, held_warnings, warn
@@ -48,10 +48,12 @@ from skop.surrogate._novelty import Novelty, Reference, check_level, features, r
 from skop.surrogate._profile import Finding, Profile
 
 __all__ = [
-    *("FieldRegressor", "checked_by_caller", "fit_estimator", "fitted_attributes", "labels_of_groups"),
-    *("restored_on_failure", "samples_at_once", "samples_with_weight"),
+    *("FieldRegressor", "checked_by_caller", "end_if_interrupted", "fitted_attributes"),
+    *("restored_on_failure", "samples_at_once"),
 ]
 
+#: Predictions at points, or at those of y in the fit for None, with a spread or two bounds or alone; and the points.
+Ask = Callable[[FieldSet, Any], tuple[list[Predictions], FieldSet]]
 #: Whether an estimator of skop has called this one, and has looked at the data itself.
 _is_checked: ContextVar[bool] = ContextVar("is_checked", default=False)
 
@@ -99,22 +101,6 @@ def restored_on_failure(estimator: Any) -> Iterator[None]:
         raise
 
 
-def samples_with_weight(data: TrainingData, sample_weight: Any) -> TrainingData:
-    """Return the samples of a fit whose weight is not zero, by their own names; all if the weights are no weights."""
-    kept = np.flatnonzero(np.ones(len(data.inputs)) if sample_weight is None else np.asarray(sample_weight))
-    if len(kept) in (0, len(data.inputs)) or np.shape(sample_weight) != (len(data.inputs),):
-        return data
-    names = data.names or [f"sample {number}" for number in range(len(data.inputs))]
-    return replace(
-        data,
-        inputs=data.inputs[kept],
-        targets=data.targets[kept],
-        input_extremes=None if data.input_extremes is None else data.input_extremes[kept],
-        target_extremes=None if data.target_extremes is None else data.target_extremes[kept],
-        names=tuple(names[number] for number in kept),
-    )
-
-
 def fitted_attributes(estimator: Any) -> dict[str, Any]:
     """Return what a fit has set, by name.
 
@@ -129,6 +115,21 @@ def fitted_attributes(estimator: Any) -> dict[str, Any]:
         Its attributes that end in ``_``.
     """
     return {name: value for name, value in vars(estimator).items() if name.endswith("_") and name[0] != "_"}
+
+
+def end_if_interrupted(model: Any) -> None:
+    """Raise an interrupt that has ended a training of a model, since it is to end the other fits of the caller too."""
+    if _was_interrupted(model):
+        raise KeyboardInterrupt("training was interrupted")
+
+
+def _was_interrupted(model: Any) -> bool:
+    """Whether an interrupt has ended a training of a fitted model, or of a part of it."""
+    model = last_step(model)
+    parts = [getattr(model, "estimator_", None), *getattr(model, "estimators_", ())]
+    return getattr(model, "stopped_", None) == "interrupted" or any(
+        _was_interrupted(part) for part in parts if part is not None
+    )
 
 
 def samples_at_once(inputs: FieldSet, targets: Targets) -> int:
@@ -229,80 +230,6 @@ def _of_channels(samples: Any, channels: IntArray) -> Any:
     return [np.asarray(item)[..., channels] for item in samples]
 
 
-def labels_of_groups(groups: Any, n_samples: int) -> Any:
-    """Check labels of groups of samples, one for each.
-
-    Parameters
-    ----------
-    groups : array-like of shape (n,) or None
-        Labels, or None without groups.
-    n_samples : int
-        Number of samples.
-
-    Returns
-    -------
-    ndarray of shape (n,) or None
-        The labels.
-
-    Raises
-    ------
-    FieldDataError
-        If there are not as many, or they are masked, missing or not comparable.
-    """
-    if groups is None:
-        return None
-    refuse_mask(groups, "groups")
-    labels = np.asarray(groups)
-    if labels.shape != (n_samples,):
-        raise FieldDataError(f"groups has shape {labels.shape}, expected ({n_samples},): one label for each sample.")
-    try:
-        # NaN differs from itself.
-        is_whole = len(np.unique(labels)) > 0 and all(label == label for label in labels.tolist())
-    except TypeError:
-        is_whole = False
-    if len(labels) and not is_whole:
-        raise FieldDataError(
-            "groups has missing labels, such as None or NaN, or both texts and numbers; give each sample a label of "
-            "one kind."
-        )
-    return labels
-
-
-def fit_estimator(estimator: Any, X: Any, y: Any, **options: Any) -> Any:
-    """Fit an estimator that another one wraps; say of one of another library which takes no fields what does.
-
-    Parameters
-    ----------
-    estimator : estimator
-        Estimator to fit.
-    X, y
-        Samples.
-    **options
-        Further arguments of its `fit`.
-
-    Returns
-    -------
-    estimator
-        The fitted estimator.
-
-    Raises
-    ------
-    FieldDataError
-        If X or y are fields, and the estimator is none of skop and fails.
-    """
-    try:
-        return estimator.fit(X, y, **options)
-    except (TypeError, ValueError) as error:
-        parts = [estimator, *(estimator.get_params().values() if hasattr(estimator, "get_params") else ())]
-        if not any(isinstance(part, FieldSet) for part in (X, y)) or any(isinstance(p, FieldRegressor) for p in parts):
-            raise
-        name = type(last_step(estimator)).__name__
-        raise FieldDataError(
-            f"X or y holds fields, to which {name} could not be fitted; a regressor of tables predicts fields by their "
-            f"components: PODRegressor(regressor={name}(...)). Its error: {error}"
-        ) from error
-
-
 class FieldRegressor(RegressorMixin, BaseEstimator):
     """Base class of all regressors on fields and tables.
 
@@ -317,8 +244,6 @@ class FieldRegressor(RegressorMixin, BaseEstimator):
     ranges_: SeenRanges | None = None
     #: Features of the training samples; None for models that were saved before it was stored, or wrap other regressors.
     reference_: Reference | None = None
-    #: Estimator that is wrapped by this one, if there is one.
-    estimator: Any
     #: Whether y may be on other points than X in a fit and in a score.
     _takes_other_points: bool = False
 
@@ -349,21 +274,23 @@ class FieldRegressor(RegressorMixin, BaseEstimator):
                     warn(str(finding))
         return data
 
+    def _read_used(
+        self, X: Any, y: Any, sample_weight: Any, *, params: Any = None, groups: Any = None
+    ) -> tuple[TrainingData, FloatArray | None, Any, IntArray]:
+        """Samples of a fit with positive weight, their weights and labels of groups, and their rows."""
+        data = self._read(X, y, params=params, sample_weight=sample_weight, groups=groups)
+        weight, labels = check_weight(sample_weight, len(data.inputs)), labels_of_groups(groups, len(data.inputs))
+        if weight is None:
+            return data, None, labels, np.arange(len(data.inputs))
+        used = np.flatnonzero(weight)
+        return samples_with_weight(data, weight), weight[used], None if labels is None else labels[used], used
+
     @property
     def _mesh_options(self) -> dict[str, Any]:
         """Return the parameters for reading meshes, from this estimator or the one that it wraps."""
         if hasattr(self, "input_fields"):
             return {name: getattr(self, name) for name in ("input_fields", "target_fields", "cell_data")}
         return getattr(getattr(self, "estimator", None), "_mesh_options", {})
-
-    def _check_steps(self, can_pass: bool, spec: DataSpec) -> None:
-        """Raise an error if the estimator is a Pipeline, whose steps cannot get X as it came."""
-        if not can_pass and has_steps(self.estimator):
-            name = type(self).__name__
-            raise FieldDataError(
-                f"X came as {spec.input_form!r}, which {name} cannot pass on to the steps of its Pipeline as it came; "
-                f"put {name} around the last step instead: make_pipeline(..., {name}(...))."
-            )
 
     def _store_spec(self, inputs: FieldSet, spec: DataSpec) -> None:
         """Store the form and sizes of the data."""
@@ -404,6 +331,13 @@ class FieldRegressor(RegressorMixin, BaseEstimator):
         return any(hasattr(part, "series_") for part in (self, *getattr(self, "estimators_", ())[:1]))
 
     # ------------------------------------------------------------------ what the fit has seen
+    def _store_data(self, data: TrainingData, weight: FloatArray | None = None) -> None:
+        """Store form, sizes, points and ranges of the samples of a fit."""
+        self._store_spec(data.inputs, data.spec)
+        self._store_seen(data, weight)
+        if data.spec.target_points == "shared" and data.targets.field is not None:
+            self.coords_ = data.targets.field.coords
+
     def _store_seen(
         self, data: TrainingData, weight: FloatArray | None = None, earlier: SeenRanges | None = None
     ) -> None:
@@ -580,8 +514,6 @@ class FieldRegressor(RegressorMixin, BaseEstimator):
 
     def _predict_at(self, inputs: FieldSet, coords: Any) -> tuple[Predictions, FieldSet]:
         """Predict at other points by interpolation between those of the inputs; return the outputs and the points."""
-        if not self.spec_.n_outputs:
-            raise FieldDataError("coords was given, but the estimator predicts scalars, not fields; leave it out.")
         places = query_points(coords, inputs)
         predictions = self._predict_values(inputs)
         fields = inputs.with_values(predictions.fields)
@@ -638,12 +570,32 @@ class FieldRegressor(RegressorMixin, BaseEstimator):
             If X has another form, other channels, parameters or dimensions than in the fit, or a point lies outside the
             box. If y of the fit was on points of each sample's own, other than those of X, and `coords` is not given.
         """
+
+        def ask(inputs: FieldSet, points: Any) -> tuple[list[Predictions], FieldSet]:
+            """Predict alone."""
+            found, places = self._predict_where_asked(inputs, points)
+            return [found], places
+
+        return self._answered(X, coords, params, ask)
+
+    def _answered(self, X: Any, coords: Any, params: Any, ask: Ask, writer: Any = None) -> Any:
+        """Read X, ask for predictions, with a spread or two bounds or alone, and convert them to the form of y.
+
+        Another estimator may be the writer that converts them.
+        """
         with each_warning_once():
             inputs, points, meshes = self._read_query(X, coords, params)
+            if points is not None and not self.spec_.n_outputs:
+                raise FieldDataError("coords was given, but the estimator predicts scalars, not fields; leave it out.")
             is_told = self._warn_if_outside(inputs, X)
-            predictions, places = self._predict_where_asked(inputs, points)
-            self._warn_if_far(predictions, is_told=is_told)
-            return self._restore(predictions, places, meshes, self._labels(X))
+            (mean, *others), places = ask(inputs, points)
+            if writer is None:
+                self._warn_if_far(mean, is_told=is_told)
+            target, own = (places, meshes, self._labels(X)), self if writer is None else writer
+            result = own._restore(mean, *target)
+            if len(others) == 1:
+                return result, own._restore_spread(result, others[0], *target)
+            return (result, *own._restore_bounds(result, others, *target)) if others else result
 
     def _labels(self, X: Any) -> Any:
         """Labels of samples, if the scalars of a prediction have names."""

@@ -6,32 +6,30 @@ Notation: n samples, p global parameters, P points, T points of all samples toge
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 from numbers import Integral, Real
 from typing import Any, Self
 
 import numpy as np
-from sklearn.base import MetaEstimatorMixin, clone
-from sklearn.utils import get_tags
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
 from skop._sklearn_compat import HasMethods, Interval, SequenceOf, fit_context
 from skop._typing import FloatArray
 from skop.data import FieldSet, Predictions, Targets, TrainingData
-from skop.estimators._field import FieldRegressor, checked_by_caller, labels_of_groups, restored_on_failure
+from skop.estimators._field import FieldRegressor, checked_by_caller, restored_on_failure
 from skop.estimators._parts import by_chunks
+from skop.estimators._weights import check_weight, labels_of_groups, weight_option
+from skop.estimators._wrapper import WrappingRegressor
 from skop.estimators.files._file_checks import Held, check_takes, checks
 from skop.estimators.files._persistence import KNOWN
 from skop.estimators.fitting._checkpoint import passed_on
-from skop.estimators.fitting._session import check_weight
-from skop.estimators.selection._search import Samples, as_input, as_predictions
-from skop.estimators.temporal._frames import continued, goes_on
+from skop.estimators.selection._search import Samples
 from skop.exceptions import FieldDataError, each_warning_once
 
 __all__ = ["LawRegressor"]
 
 
-class LawRegressor(MetaEstimatorMixin, FieldRegressor):
+class LawRegressor(WrappingRegressor):
     """Fit an estimator with known laws of the global parameters: angles, and a parameter to which y is proportional.
 
     A model need not learn known laws, and obeys them also far from the samples. The estimator reads the sine and
@@ -167,25 +165,15 @@ class LawRegressor(MetaEstimatorMixin, FieldRegressor):
         with restored_on_failure(self), each_warning_once():
             data = self._read(X, y, params=params, sample_weight=sample_weight, groups=groups)
             weight, labels = check_weight(sample_weight, len(data.inputs)), labels_of_groups(groups, len(data.inputs))
-            if weight is not None and not has_fit_parameter(self.estimator, "sample_weight"):
-                raise FieldDataError(
-                    f"sample_weight was given, but the fit of {type(self.estimator).__name__} takes none; leave it out."
-                )
+            weight_option(self.estimator, weight)
             self._check_steps(data.spec.is_table or data.spec.is_fieldset, data.spec)
             self.laws_ = self._declared(data)
             data = replace(data, inputs=self.laws_.within_a_turn(data.inputs))
-            self._store_spec(data.inputs, data.spec)
-            self._store_seen(data, weight)
-            if data.spec.target_points == "shared" and data.targets.field is not None:
-                self.coords_ = data.targets.field.coords
-            earlier = getattr(self, "estimator_", None)
-            estimator = (
-                continued(earlier, self.estimator) if goes_on(self.estimator, earlier) else clone(self.estimator)
-            )
+            self._store_data(data, weight)
             parts = self.laws_.read_by_estimator(data.inputs), self.laws_.without_factor(data.targets, data.inputs)
             samples = Samples(*parts, data.spec, weight, kept.get("checkpoint_dir"), labels, self._columns)
             with checked_by_caller():
-                self.estimator_ = samples.fit(estimator)
+                self.estimator_ = samples.fit(self._next_estimator())
         return self
 
     def _declared(self, data: TrainingData) -> _Laws:
@@ -276,13 +264,7 @@ class LawRegressor(MetaEstimatorMixin, FieldRegressor):
         """
         if not return_std:
             return super().predict(X, coords, params=params)
-        with each_warning_once():
-            inputs, points, meshes = self._read_query(X, coords, params)
-            self._warn_if_outside(inputs, X)
-            (mean, spread), places = self._call("predict", inputs, points, return_std=True)
-            labels = self._labels(X)
-            result = self._restore(mean, places, meshes, labels)
-            return result, self._restore_spread(result, spread, places, meshes, labels)
+        return self._answered(X, coords, params, partial(self._asked, return_std=True))
 
     @available_if(lambda self: hasattr(self.estimator, "predict_interval"))
     @by_chunks
@@ -308,19 +290,18 @@ class LawRegressor(MetaEstimatorMixin, FieldRegressor):
         FieldDataError
             If X has another form than in the fit.
         """
-        with each_warning_once():
-            inputs, points, meshes = self._read_query(X, coords, params)
-            self._warn_if_outside(inputs, X)
-            (mean, *ends), places = self._call("predict_interval", inputs, points, sample_weight=sample_weight)
-            # A negative factor exchanges them.
+
+        def ask(inputs: FieldSet, points: Any) -> tuple[list[Predictions], FieldSet]:
+            """Ask for a band, of which a negative factor exchanges the bounds."""
+            (mean, *ends), places = self._asked(inputs, points, "predict_interval", sample_weight=sample_weight)
             pairs = [[getattr(end, kind) for end in ends] for kind in ("fields", "scalars")]
             bounds = [
                 Predictions(*(None if pair[0] is None else choose(*pair) for pair in pairs))
                 for choose in (np.minimum, np.maximum)
             ]
-            labels = self._labels(X)
-            result = self._restore(mean, places, meshes, labels)
-            return result, *self._restore_bounds(result, bounds, places, meshes, labels)
+            return [mean, *bounds], places
+
+        return self._answered(X, coords, params, ask)
 
     def _read_inputs(self, X: Any, params: Any = None) -> tuple[FieldSet, list[Any] | None]:
         """Read the X of a prediction, with angles within a turn."""
@@ -334,37 +315,20 @@ class LawRegressor(MetaEstimatorMixin, FieldRegressor):
 
     def _read_scored(self, X: Any, y: Any, params: Any = None, sample_weight: Any = None) -> tuple[FieldSet, Targets]:
         """Read X and y of a score, with angles within a turn."""
-        check_is_fitted(self)
         inputs, truth = super()._read_scored(X, y, params, sample_weight)
         return self.laws_.within_a_turn(inputs), truth
 
-    def _call(self, method: str, inputs: FieldSet, coords: Any, **options: Any) -> tuple[list[Predictions], FieldSet]:
+    def _asked(
+        self, inputs: FieldSet, coords: Any, method: str = "predict", **options: Any
+    ) -> tuple[list[Predictions], FieldSet]:
         """Results of a method of the estimator, with the factor of each sample, and their points."""
-        if coords is not None:
-            options["coords"] = coords
-        X = as_input(self.estimator_, self.laws_.read_by_estimator(inputs), self.spec_, self._columns)
-        with checked_by_caller():
-            found = getattr(self.estimator_, method)(X, **options)
-        found = found if isinstance(found, tuple) else (found,)
-        is_here = coords is None and self.spec_.target_points == "inputs"
-        places = inputs if is_here or not isinstance(found[0], FieldSet) else found[0]
-        parts = [as_predictions(part, len(inputs)) for part in found]
-        is_spread = "return_std" in options
+        seen = self.laws_.read_by_estimator(inputs)
+        parts, places = super()._asked(seen, coords, method, **options)
+        places, is_spread = inputs if places is seen else places, "return_std" in options
         return [
             self.laws_.with_factor(part, inputs, places, is_spread=is_spread and number == 1)
             for number, part in enumerate(parts)
         ], places
-
-    def _predict_values(self, inputs: FieldSet) -> Predictions:
-        """Prediction in physical units."""
-        return self._call("predict", inputs, None)[0][0]
-
-    def _predict_at(self, inputs: FieldSet, coords: Any) -> tuple[Predictions, FieldSet]:
-        """Prediction at other points."""
-        if not self.spec_.n_outputs:
-            raise FieldDataError("coords was given, but the estimator predicts scalars, not fields; leave it out.")
-        found, places = self._call("predict", inputs, coords)
-        return found[0], places
 
     def _predict_with_spread(self, inputs: FieldSet, coords: Any) -> tuple[Predictions, Predictions] | None:
         """Prediction and the size of its error that the estimator expects; None if it knows none."""
@@ -379,18 +343,6 @@ class LawRegressor(MetaEstimatorMixin, FieldRegressor):
             for number, part in enumerate(found)
         )
         return mean, spread
-
-    @property
-    def _takes_other_points(self) -> bool:  # type: ignore[override]
-        """Whether y may be on other points than X."""
-        return bool(getattr(self.estimator, "_takes_other_points", False))
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags = get_tags(self.estimator).input_tags
-        # X is read here first.
-        tags.input_tags.sparse = False
-        return tags
 
 
 @dataclass(frozen=True, eq=False)

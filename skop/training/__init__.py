@@ -25,6 +25,7 @@ from skop.training._plan import DIRECT_TRAINING as DIRECT_TRAINING
 from skop.training._plan import TrainingPlan as TrainingPlan
 from skop.training._progress import ProgressLine as ProgressLine
 from skop.training._progress import in_words as in_words
+from skop.training._progress import is_watched as is_watched
 from skop.training._schedule import ONE_CYCLE as ONE_CYCLE
 from skop.training._schedule import SCHEDULES as SCHEDULES
 from skop.training._schedule import RateAndMomentum as RateAndMomentum

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from typing import TextIO
 
-__all__ = ["ProgressLine", "in_words"]
+__all__ = ["ProgressLine", "in_words", "is_watched"]
 
 _BAR_WIDTH, _SHORT_BAR = 24, 6
 #: Seconds between two pictures of the bar within an epoch, and between two lines where there is no terminal.
@@ -163,6 +163,12 @@ def _is_terminal(stream: TextIO) -> bool:
     """Whether a line that was written to a stream can be written anew."""
     isatty = getattr(stream, "isatty", None)
     return isatty is not None and bool(isatty()) and os.environ.get("TERM") != "dumb" and not _is_in_notebook()
+
+
+def is_watched(stream: TextIO | None) -> bool:
+    """Whether a person sees at once what is written to a stream: on a terminal or in a notebook, not in a log file."""
+    isatty = getattr(stream, "isatty", None)
+    return stream is not None and ((isatty is not None and bool(isatty())) or _is_in_notebook())
 
 
 def _is_in_notebook() -> bool:

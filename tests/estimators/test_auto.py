@@ -10,7 +10,7 @@ import pytest
 from joblib import parallel_config
 from sklearn.base import BaseEstimator, RegressorMixin, clone
 from sklearn.linear_model import Ridge
-from sklearn.model_selection import GridSearchCV, GroupKFold, KFold
+from sklearn.model_selection import GroupKFold, KFold
 from sklearn.neighbors import KNeighborsRegressor
 
 import skop
@@ -247,9 +247,9 @@ def test_operators_share_the_base_of_the_same_samples(max_time, fields, monkeypa
     X, y = fields
     fitted, original = [], BaseModel._fit.__func__
 
-    def recorded(cls, kind, data, used, units):
+    def recorded(cls, kind, data, used, *given):
         fitted.append(joblib.hash(np.asarray(data.inputs.values)[used]))
-        return original(cls, kind, data, used, units)
+        return original(cls, kind, data, used, *given)
 
     monkeypatch.setattr(BaseModel, "_fit", classmethod(recorded))
     candidates = [("LaMO", lamo(base="pod", max_iter=2)), ("wide", lamo(base="pod", max_iter=2, width=12))]
@@ -330,7 +330,7 @@ def test_weight_zero_is_leaving_out_and_errors_are_weighted():
     other = clone(model).fit(X[some], y[some], sample_weight=weight[some])
     np.testing.assert_array_equal(model.predict(X), other.predict(X))
     rows = {row["candidate"]: row for row in model.results_}
-    assert [rows[name]["status"] for name in ("ridge", "nearest")] == ["chosen", "left out"]
+    assert [rows[name]["status"] for name in ("ridge", "nearest", "POD")] == ["chosen", "left out", "compared"]
     assert "takes no sample_weight" in rows["nearest"]["reason"]
     X, y, weight = X[some], y[some], weight[some]
     found = np.empty(len(y))
@@ -548,15 +548,18 @@ def test_a_leaderboard_fits_operators_on_all_folds_with_all_of_the_budget(budget
     np.testing.assert_allclose(table.spread, 0, atol=1e-12)
 
 
-def test_words_go_to_the_user_and_not_to_other_tools(budget, capsys):
+def test_words_go_to_those_who_watch(budget, capsys, monkeypatch):
     model = AutoRegressor(candidates=[("a", Timed(0.1)), ("b", Known(0.2))], max_time=120)
+    model.fit(TABLE, ONES)
+    assert capsys.readouterr().err == ""  # a file
+    budget.now = 0.0
+    monkeypatch.setattr(_auto, "is_watched", lambda stream: True)
     model.fit(TABLE, ONES)
     plan = "AutoRegressor: 2 candidates, 3 folds; 12 s for the search of 2 min in all.\n"
     assert capsys.readouterr().err == plan
     budget.now = 0.0
     clone(model).set_params(verbose=1).fit(TABLE, ONES)
     assert capsys.readouterr().err == f"{plan}AutoRegressor: a 0.1; b 0.2\n"
-    GridSearchCV(model, {"cv": [2]}, cv=2).fit(TABLE, ONES)
     clone(model).set_params(verbose=False).fit(TABLE, ONES)
     assert capsys.readouterr().err == ""
 

@@ -7,10 +7,18 @@ from sklearn.base import clone
 from sklearn.linear_model import Ridge
 
 import skop
-from skop import EnsembleRegressor, FieldSet, LaMORegressor, MNORegressor, PODRegressor, RolloutRegressor
+from skop import (
+    EnsembleRegressor,
+    FieldSet,
+    LaMORegressor,
+    MeanFieldRegressor,
+    MNORegressor,
+    PODRegressor,
+    RolloutRegressor,
+)
 from skop.data import Predictions, Targets
 from skop.datasets import make_darcy
-from skop.estimators.fitting._base_model import standardized
+from skop.estimators.fitting._base_model import BaseModel, standardized
 from skop.estimators.fitting._comparison import Comparison, Review, correction_shares
 from skop.estimators.fitting._session import FitSession
 from skop.estimators.fitting._session_base import SessionBase
@@ -711,6 +719,28 @@ def test_a_training_goes_on_where_the_network_helps(size, rest):
 
 
 # ---------------------------------------------------------------------- share of the correction
+@pytest.mark.parametrize("kind", ["auto", "linear", MeanFieldRegressor(), PODRegressor(regressor=Ridge(0.1))])
+def test_a_weight_in_a_base_is_a_number_of_copies(kind):
+    generator = np.random.default_rng(0)
+    X, weight = generator.random((20, 2)), generator.integers(0, 4, 20)
+    y = np.sin(3 * X @ [1.0, 2.0]) + 0.2 * generator.normal(size=20)
+    copies, used = np.repeat(np.arange(20), weight), np.flatnonzero(weight)
+
+    def fit(rows, **options):
+        data = PODRegressor()._read(X[rows], y[rows])
+        given = used if options else np.arange(len(rows))
+        return BaseModel.fit(kind, data, given, **options)
+
+    (weighted, found), (repeated, expected) = fit(slice(None), weight=weight.astype(float)), fit(copies)
+    places = weighted.estimator._read_inputs(X)[0]
+    np.testing.assert_allclose(weighted.predict(places).scalars, repeated.predict(places).scalars, rtol=1e-6)
+    if isinstance(kind, str):  # others have folds
+        assert weighted.error == pytest.approx(repeated.error, rel=1e-6)
+        np.testing.assert_allclose(found.scalars[copies], expected.scalars, rtol=1e-6)
+    plain = fit(used)[0].predict(places).scalars
+    assert np.abs(plain - weighted.predict(places).scalars).max() > 1e-3
+
+
 def share(base, corrected, truth, weight=None):
     weight = np.ones(len(truth)) if weight is None else weight
     found, _ = correction_shares(Predictions(None, base), Targets(scalars=corrected), Targets(scalars=truth), weight)[

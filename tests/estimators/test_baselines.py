@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 import torch
 from scipy.interpolate import CubicSpline, make_interp_spline
-from sklearn.linear_model import LinearRegression
+from sklearn.linear_model import LinearRegression, Ridge
+from sklearn.neighbors import KNeighborsRegressor
 
 from skop import FieldSet, PODRegressor, load
 from skop.data import unit_grid
@@ -229,6 +230,95 @@ def test_groups_of_samples_are_left_out_as_a_whole():
         PODRegressor().fit(X, y, groups=np.zeros(60))
     with pytest.raises(FieldDataError, match=r"groups has shape \(59,\), expected \(60,\)"):
         PODRegressor().fit(X, y, groups=labels[1:])
+
+
+def weighted_samples(form, seed=0):
+    """Noisy samples, and whole weights of which some are 0."""
+    generator, n = np.random.default_rng(seed), 24
+    if form == "line":
+        X = generator.random((n, 1))
+        y = np.sin(9 * X[:, 0])
+    elif form == "parameters":
+        X = generator.random((n, 2))
+        y = np.stack([np.sin(X @ [[1.0, 2.0, 4.0], [3.0, 1.0, 0.0]]), 90 * X[:, :1] + [[0.0, 1.0, 2.0]]], axis=-1)
+    elif form == "points":
+        X = np.linspace(0, 1, 6)[:, None] + 0.03 * generator.normal(size=(n, 6, 1))
+        X, y = FieldSet(X, None), 2 * X
+    else:
+        X = generator.random((n, 5, 5, 1))
+        y = X.cumsum(axis=1)
+    return X, y + 0.1 * generator.normal(size=y.shape), generator.integers(0, 4, n)
+
+
+@pytest.mark.parametrize("form", ["line", "parameters", "points", "fields"])
+def test_a_weight_is_a_number_of_copies_of_a_sample(form):
+    X, y, weight = weighted_samples(form)
+    copies = np.random.default_rng(1).permutation(np.repeat(np.arange(24), weight))
+    suited = {"line": ["akima"], "parameters": ["polynomial"]}.get(form, [])
+    for regressor in ("auto", "mean", "ridge", "rbf", Ridge(alpha=0.1), *suited):
+        models = [
+            PODRegressor(regressor=regressor).fit(*given)
+            for given in ((X, y, weight), (X[copies], y[copies]), (X, y, 3.7 * weight), (X[weight > 0], y[weight > 0]))
+        ]
+        same, plain = models[:3], models[3].predict(X)
+        weighted, repeated, scaled = (model.predict(X) for model in same)
+        np.testing.assert_allclose(repeated, weighted, rtol=1e-7, atol=1e-8)
+        np.testing.assert_allclose(scaled, weighted, rtol=1e-7, atol=1e-8)
+        if regressor not in ("rbf", "akima"):  # these may go through all samples
+            assert np.abs(plain - weighted).max() > 1e-4
+        if isinstance(regressor, str):
+            errors = [model.leave_one_out_error_ for model in same]
+            np.testing.assert_allclose(errors, errors[0], rtol=1e-6)
+
+
+@pytest.mark.parametrize("form", ["parameters", "fields"])
+def test_a_sample_of_hardly_any_weight_is_left_out(form):
+    X, y, weight = weighted_samples(form)
+    X, y, weight = X.copy(), y.copy(), weight + 1.0
+    X[:3], y[:3], weight[:3] = 0.5 + X[:3], -9 * y[:3], [1e-20, 1e-30, 1e-300]
+    for regressor in ("mean", "ridge", "rbf"):
+        model = PODRegressor(regressor=regressor, n_components=0.99, param_transform=None)
+        found, expected = model.fit(X, y, weight).predict(X), model.fit(X[3:], y[3:], weight[3:]).predict(X)
+        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5 * np.abs(expected).max())
+
+
+def test_leave_one_out_predictions_with_weights_are_those_of_refits():
+    X, y, weight = weighted_samples("parameters")
+    y, weight = y[..., 1:], weight + 0.5
+    model = PODRegressor(regressor="gaussian_process", n_components=24).fit(X, FieldSet(unit_grid((3,)), y), weight)
+    left_out = model._leave_one_out(model._read(X, FieldSet(unit_grid((3,)), y)), weight).fields
+    (kernel,), penalties = model.models_[0].regressor.kernels, model.models_[0].regressor.penalties
+    basis, points, relative = model.models_[0].basis, model.models_[0].scaled(X), weight / weight.mean()
+    for sample in (0, 11, 23):
+        others = np.arange(24) != sample
+        system = System(kernel, points[others], weight=relative[others])
+        refit = KernelModel.fit(basis.transform(y[..., 0])[others], system, penalties)
+        found = basis.inverse_transform(refit.predict(points[[sample]]))[0]
+        np.testing.assert_allclose(left_out[sample, :, 0], found, rtol=1e-5)
+    error = 1 - relative_l2_score(y, left_out, sample_weight=weight)
+    assert model.leave_one_out_error_ == pytest.approx(kernel.handicap * error, rel=1e-7)
+
+
+def test_copies_of_samples_tell_nothing_of_their_errors():
+    """Noise that is there twice is still noise."""
+    generator = np.random.default_rng(0)
+    X, y = generator.normal(size=(20, 3)), generator.normal(size=20)
+    once, twice = PODRegressor().fit(X, y), PODRegressor().fit(np.tile(X, (2, 1)), np.tile(y, 2))
+    assert once.leave_one_out_error_ == twice.leave_one_out_error_ > 0.9
+    np.testing.assert_array_equal(once.predict(X), twice.predict(X))
+    # The other value of a sample is no copy, and copies in other groups are left out with these.
+    assert PODRegressor().fit(np.tile(X, (2, 1)), np.append(y, y + 1)).leave_one_out_error_ < 0.9
+    labels = np.repeat([0, 1, 2, 3], 10)
+    assert len(PODRegressor().fit(np.tile(X, (2, 1)), np.tile(y, 2), groups=labels).models_[0].regressor.points) == 40
+
+
+def test_weights_for_a_regressor_that_takes_none_are_refused_by_its_name():
+    X, y, weight = weighted_samples("line")
+    model = PODRegressor(regressor=KNeighborsRegressor())
+    with pytest.raises(FieldDataError, match="the fit of KNeighborsRegressor takes none"):
+        model.fit(X, y, weight)
+    # Equal weights change nothing.
+    np.testing.assert_array_equal(model.fit(X, y, np.full(24, 7.0)).predict(X), model.fit(X, y).predict(X))
 
 
 @pytest.mark.parametrize("y", [np.array([5.73]), np.ones((1, 4, 4, 1))])

@@ -178,13 +178,8 @@ OPTIONAL_CHECKS = {
     EnsembleRegressor: {"check_sample_weight_equivalence_on_sparse_data"},
     RolloutRegressor: {"check_sample_weight_equivalence_on_sparse_data"},
     TimeConditionedRegressor: {"check_sample_weight_equivalence_on_sparse_data"},
-    PODRegressor: {
-        "check_all_zero_sample_weights_error",
-        "check_sample_weight_equivalence_on_dense_data", "check_sample_weight_equivalence_on_sparse_data",
-        "check_sample_weights_list", "check_sample_weights_not_an_array", "check_sample_weights_not_overwritten",
-        "check_sample_weights_pandas_series", "check_sample_weights_shape",
-    },
-}  # fmt: skip
+    PODRegressor: {"check_sample_weight_equivalence_on_sparse_data"},
+}
 OPTIONAL_CHECKS[LawRegressor] = OPTIONAL_CHECKS[EnsembleRegressor]
 OPTIONAL_CHECKS[ConformalRegressor] = OPTIONAL_CHECKS[AutoRegressor] = OPTIONAL_CHECKS[LaMORegressor]
 
@@ -295,7 +290,7 @@ def test_laws_of_field_data_for_a_choice(estimator, check):
         with pytest.raises(AssertionError, match=r"cross-validation needs at least 2 samples|too few to fit"):
             check(estimator)
     elif str(check).startswith("check_weight_repetition"):
-        # Repetition changes the folds, and a weight leaves POD out.
+        # Repetition changes the folds.
         check(auto(deeponet(batch_size=100, dtype="float64")))
     else:
         check(estimator)

@@ -54,7 +54,7 @@ def test_seeds_differ_between_members_and_repeat_between_fits(fields):
 @pytest.mark.parametrize(("changes", "n_fits"), [({}, 1), ({"early_stopping": True}, 3)])
 def test_members_share_a_base_where_it_is_the_same(fields, changes, n_fits, monkeypatch):
     fits, unseen = [], PODRegressor._leave_one_out
-    monkeypatch.setattr(PODRegressor, "_leave_one_out", lambda self, data: fits.append(data) or unseen(self, data))
+    monkeypatch.setattr(PODRegressor, "_leave_one_out", lambda self, *given: fits.append(given) or unseen(self, *given))
     X, y = fields
     model = EnsembleRegressor(member(base="pod", max_iter=1, **changes), n_members=3, random_state=0).fit(X, y)
     # With other samples for the validation the targets are scaled otherwise.

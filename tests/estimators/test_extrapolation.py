@@ -14,7 +14,15 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
 import skop
-from skop import EnsembleRegressor, FieldSet, LaMORegressor, PODRegressor, RolloutRegressor, TimeConditionedRegressor
+from skop import (
+    EnsembleRegressor,
+    FieldSet,
+    LaMORegressor,
+    LawRegressor,
+    PODRegressor,
+    RolloutRegressor,
+    TimeConditionedRegressor,
+)
 from skop.data import MeshSeries, unit_grid
 from skop.exceptions import ExtrapolationWarning, FieldDataError, ResolutionWarning
 
@@ -50,6 +58,16 @@ def said_of(call, category=ExtrapolationWarning):
 @pytest.fixture(scope="module")
 def on_table():
     return PODRegressor().fit(DESIGN, OUTPUT)
+
+
+@pytest.mark.parametrize(
+    "model", [PODRegressor(), LawRegressor(PODRegressor()), EnsembleRegressor(small(), n_members=2)], ids=repr
+)
+def test_a_prediction_with_its_spread_says_what_one_without_says(model):
+    fitted, far = model.fit(DESIGN, OUTPUT), 7 * DESIGN[:3]
+    told = said_of(lambda: fitted.predict(far))
+    assert len(told) == 1
+    assert said_of(lambda: fitted.predict(far, return_std=True)) == told
 
 
 @pytest.fixture(scope="module")

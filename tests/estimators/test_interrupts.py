@@ -1,4 +1,4 @@
-"""Ctrl-C: a fit of the user's own keeps its model; inside other tools, and before the first epoch, it ends the call."""
+"""Ctrl-C: a fit keeps its model, and what makes several fits ends, as does a fit before its first epoch."""
 
 import numpy as np
 import pytest
@@ -6,7 +6,14 @@ from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 
-from skop import AutoRegressor, EnsembleRegressor, LaMORegressor, RolloutRegressor
+from skop import (
+    AutoRegressor,
+    ConformalRegressor,
+    EnsembleRegressor,
+    LaMORegressor,
+    LawRegressor,
+    RolloutRegressor,
+)
 from skop.data import FieldLoader
 from skop.exceptions import SkopWarning
 
@@ -20,14 +27,14 @@ def small(**params):
 
 @pytest.fixture
 def interrupt_after(monkeypatch):
-    """Interrupt when this many batches have been gathered, over all fits."""
+    """Interrupt when these numbers of batches have been gathered, over all fits."""
 
-    def install(n_batches):
+    def install(*numbers):
         gather, count = FieldLoader.gather, [0]
 
         def interrupted(self, indices):
             count[0] += 1
-            if count[0] == n_batches:
+            if count[0] in numbers:
                 raise KeyboardInterrupt
             return gather(self, indices)
 
@@ -65,21 +72,56 @@ def test_an_interrupt_before_the_first_epoch_leaves_an_earlier_fit_whole(interru
     np.testing.assert_array_equal(model.predict(X), expected)
 
 
+WRAPPERS = {
+    "rollout": lambda: RolloutRegressor(small(), window=1),
+    "law": lambda: LawRegressor(small()),
+    "pipeline": lambda: make_pipeline(small()),
+}
+
+
+@pytest.mark.parametrize("name", WRAPPERS)
+def test_what_fits_one_estimator_keeps_its_model(name, interrupt_after):
+    interrupt_after(11)
+    with pytest.warns(SkopWarning, match="interrupted"):
+        model = WRAPPERS[name]().fit(X, X)
+    assert np.isfinite(model.predict(X)).all()
+
+
+#: What fits several models for one call.
 CALLS = {
-    "cross-validation": lambda: cross_val_score(small(), X, X, cv=2),
-    "search": lambda: GridSearchCV(small(), {"width": [8, 16]}, cv=2).fit(X, X),
-    "ensemble": lambda: EnsembleRegressor(small(), n_members=3, random_state=0).fit(X, X),
-    "ensemble of rollouts": lambda: EnsembleRegressor(RolloutRegressor(small(), window=1), n_members=2).fit(X, X),
-    "choice": lambda: AutoRegressor(candidates=[("LaMO", small())], max_time=None, cv=2).fit(X, X),
-    "pipeline": lambda: make_pipeline(small()).fit(X, X),
+    "ensemble": lambda: EnsembleRegressor(small(), n_members=3, random_state=0),
+    "ensemble of rollouts": lambda: EnsembleRegressor(RolloutRegressor(small(), window=1), n_members=2),
+    "choice": lambda: AutoRegressor(candidates=[("LaMO", small())], max_time=None, cv=2),
+    "bands": lambda: ConformalRegressor(small(), method="cv+", coverage=0.5, cv=2),
+    "base": lambda: small(base=small()),
 }
 
 
 @pytest.mark.filterwarnings("ignore::skop.exceptions.SkopWarning")
 @pytest.mark.parametrize("name", CALLS)
 def test_an_interrupt_inside_another_call_reaches_the_user(name, interrupt_after):
-    count = interrupt_after(9)
+    count, model = interrupt_after(9), CALLS[name]()
     with pytest.raises(KeyboardInterrupt):
-        CALLS[name]()
+        model.fit(*[np.concatenate([X, X + 1])] * 2)
     # Nothing was trained after it.
     assert count[0] <= 10
+    with pytest.raises(NotFittedError):
+        model.predict(X)
+
+
+SEARCHES = {
+    "cross-validation": lambda: cross_val_score(small(), X, X, cv=4),
+    "search": lambda: GridSearchCV(small(), {"width": [8, 16]}, cv=4).fit(X, X),
+}
+
+
+@pytest.mark.parametrize("name", SEARCHES)
+def test_a_second_interrupt_ends_a_search_of_scikit_learn(name, interrupt_after):
+    """The first one ends a fit, as it does for scikit-learn's own networks; the next one comes in its first epoch."""
+    interrupt_after(9)
+    with pytest.warns(SkopWarning, match="interrupted"):
+        SEARCHES[name]()
+    count = interrupt_after(9, 9 + 3)
+    with pytest.warns(SkopWarning, match="interrupted"), pytest.raises(KeyboardInterrupt):
+        SEARCHES[name]()
+    assert count[0] == 9 + 3

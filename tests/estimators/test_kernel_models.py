@@ -37,9 +37,9 @@ def samples(n=24, d=2, r=3, seed=0):
 GROUPS = np.array([0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7, 8, 8, 9, 9, 10, 10, 10, 10, 10])[::-1]
 
 
-def fitted(kernel, points, targets, penalty, inducing=None, groups=None):
+def fitted(kernel, points, targets, penalty, inducing=None, groups=None, weight=None):
     penalties = np.broadcast_to(penalty, targets.shape[1])
-    return KernelModel.fit(targets, System(kernel, points, inducing, groups), penalties, groups)
+    return KernelModel.fit(targets, System(kernel, points, inducing, groups, weight), penalties, groups, weight)
 
 
 @pytest.mark.parametrize("groups", [None, GROUPS], ids=["samples", "groups"])
@@ -58,6 +58,31 @@ def test_the_closed_form_of_leave_one_out_is_that_of_refits(name, groups):
         # The variance of a training sample is that of a new one, apart from the size of the residuals.
         known = refit.variances(points[out]) / refit.sizes
         np.testing.assert_allclose(variances[out] / model.sizes, known, rtol=1e-6)
+
+
+@pytest.mark.parametrize("groups", [None, GROUPS], ids=["samples", "groups"])
+@pytest.mark.parametrize("inducing", [None, np.arange(0, 24, 2)], ids=["whole", "inducing"])
+@pytest.mark.parametrize("name", KERNELS)
+def test_a_weight_is_a_number_of_copies(name, inducing, groups):
+    """A sample of weight 3 is three samples, of which none is left when it is left out."""
+    points, targets = samples()
+    penalties, weight = np.array([1e-3, 1e-1, 2.0]), np.random.default_rng(1).integers(1, 4, 24)
+    copies = np.repeat(np.arange(24), weight)
+    first = None if inducing is None else np.searchsorted(copies, inducing)
+    options = [(KERNELS[name], points, targets), (KERNELS[name], points[copies], targets[copies])]
+    labels = np.arange(24) if groups is None else groups
+    weighted = fitted(*options[0], penalties, inducing, groups, weight)
+    repeated = fitted(*options[1], penalties, first, labels[copies])
+    new = samples(seed=1)[0]
+    close = {"rtol": 1e-6, "atol": 1e-8}
+    np.testing.assert_allclose(weighted.predict(new), repeated.predict(new), **close)
+    found, expected = (model.variances(new) / model.sizes for model in (weighted, repeated))
+    np.testing.assert_allclose(found, expected, **close)
+    np.testing.assert_allclose(weighted.left_out[copies], repeated.left_out, **close)
+    # The noise of a mean of copies is smaller than that of one of them.
+    found, expected = (model.left_out_variances() / model.sizes for model in (weighted, repeated))
+    noise = penalties * (1 - 1 / weight[copies][:, None])
+    np.testing.assert_allclose(found[copies] + noise, expected, **close)
 
 
 def test_what_a_group_alone_tells_has_no_residual():
@@ -180,24 +205,54 @@ def test_length_scales_lower_the_error_and_find_what_does_not_matter():
     assert found.error < 0.1 * isotropic
 
 
+@pytest.mark.parametrize("weight", [None, np.linspace(0.2, 1.8, 30)], ids=["equal", "weighted"])
 @pytest.mark.parametrize("groups", [None, np.arange(30) // 4], ids=["samples", "groups"])
-def test_the_gradient_of_the_leave_one_out_error_is_that_of_differences(monkeypatch, groups):
+def test_the_gradient_of_the_leave_one_out_error_is_that_of_differences(monkeypatch, groups, weight):
     points, targets = samples(30)
     caught = []
 
     def spy(objective, start, **_):
         start = start + 0.1
-        gradient = objective(start)[1]
+        error, gradient = objective(start)
         steps = 1e-5 * np.eye(len(start))
-        caught.append((gradient, [(objective(start + s)[0] - objective(start - s)[0]) / 2e-5 for s in steps]))
+        caught.append((gradient, [(objective(start + s)[0] - objective(start - s)[0]) / 2e-5 for s in steps], error))
         return type("Result", (), {"x": start})
 
     monkeypatch.setattr("skop.estimators.classical._kernel_selection.minimize", spy)
-    selection = Selection(points, targets, np.linspace(0.5, 1, 30) / 30, lambda residuals, samples: 0.0, 0, groups)
+    weights = np.linspace(0.5, 1, 30) / 30
+    selection = Selection(points, targets, weights, lambda residuals, samples: 0.0, 0, groups, None, weight)
     for name in ("gaussian", "matern52", "matern32"):
-        selection._optimised(Kernel(name, 0, 0.8, linear=0.3), 1e-3, np.arange(30))
-    for found, expected in caught:
+        kernel = Kernel(name, 0, 0.8, linear=0.3)
+        selection._optimised(kernel, 1e-3, np.arange(30))
+        # The error is that of the closed form.
+        logs = np.log([0.8, 0.8, 1e-3, 0.3]) + 0.1
+        scaled = Kernel(name, 0, np.exp(logs[:2]), linear=float(np.exp(logs[3])))
+        left_out = fitted(scaled, points, targets, np.exp(logs[2]), groups=groups, weight=weight).left_out
+        assert caught[-1][2] == pytest.approx(np.log(weights @ np.linalg.norm(left_out, axis=1)), rel=1e-8)
+    for found, expected, _ in caught:
         np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("size", [6, 50])
+def test_components_of_weighted_rows_are_those_of_copies(monkeypatch, size):
+    generator = np.random.default_rng(0)
+    rows, copies = generator.normal(size=(12, size)), np.repeat(np.arange(12), generator.integers(1, 4, 12))
+    weight = np.bincount(copies) / np.bincount(copies).mean()
+    expected = Decomposition(rows[copies], None)
+    factors = generator.random(size)
+    for large, most in ((1e9, 2000), (0, 2000), (0, 10)):
+        monkeypatch.setattr("skop.estimators.classical._components._LARGE", large)
+        monkeypatch.setattr("skop.estimators.classical._components.MOST_EXACT", most)
+        found = Decomposition(rows, None, weight)
+        np.testing.assert_allclose(found.mean, expected.mean)
+        np.testing.assert_allclose(found.variances, expected.variances)
+        sign = np.sign((found.coefficients[copies] * expected.coefficients).sum(axis=0))
+        np.testing.assert_allclose(found.coefficients[copies] * sign, expected.coefficients, atol=1e-8)
+        basis = found.basis()
+        np.testing.assert_allclose(basis.components_ * sign[:, None], expected.basis().components_, atol=1e-8)
+        np.testing.assert_allclose(
+            found.products(factors) * np.outer(sign, sign), expected.products(factors), atol=1e-8
+        )
 
 
 def test_components_of_many_points_are_those_of_a_decomposition(monkeypatch):

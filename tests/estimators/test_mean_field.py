@@ -40,6 +40,20 @@ def test_it_is_the_mean_and_that_of_the_classical_model():
     np.testing.assert_allclose(found, PODRegressor(regressor="mean").fit(FIELDS, FIELDS).predict(FIELDS[:2]))
 
 
+@pytest.mark.parametrize("y", [FIELDS, FIELDS[:, 0, 0], [field[: k + 1, 0] for k, field in enumerate(FIELDS)]])
+def test_a_weight_is_a_number_of_copies(y):
+    weight = np.array([0, 1, 3, 0, 2, 1])
+    X = [(RANDOM.random((len(field), 2)), None) for field in y] if isinstance(y, list) else FIELDS
+    copies = np.repeat(np.arange(6), weight)
+    take = (lambda part: [part[k] for k in copies]) if isinstance(y, list) else (lambda part: part[copies])
+    weighted, repeated = MeanFieldRegressor().fit(X, y, weight), MeanFieldRegressor().fit(take(X), take(y))
+    for name in ("mean_field_", "mean_scalars_"):
+        found, expected = getattr(weighted, name), getattr(repeated, name)
+        assert (found is None) == (expected is None)
+        if found is not None:
+            np.testing.assert_allclose(found, expected, rtol=1e-12)
+
+
 def test_other_points_have_the_mean_field_interpolated():
     points = unit_grid((6, 6))
     X = FieldSet(points, RANDOM.random((4, 36, 1)), grid_shape=(6, 6))

@@ -190,9 +190,9 @@ def test_joined_scores_make_a_band_slightly_wider_and_never_narrower(tmp_path, m
     band = ConformalRegressor(FrozenEstimator(MeanFieldRegressor().fit(X, y)), coverage=coverage, random_state=0)
     exact = clone(band).fit(X, y, sample_weight=weight)
     monkeypatch.setattr("skop.data._fieldset._CHUNK_VALUES", 400)
-    monkeypatch.setattr("skop.estimators.uncertainty._conformal._MOST_SCORES", 100)
+    monkeypatch.setattr("skop.estimators.uncertainty._scores._MOST_SCORES", 100)
     # Seven binary digits are left, so that there are scores to join.
-    monkeypatch.setattr("skop.estimators.uncertainty._conformal._JOINED_BITS", 45)
+    monkeypatch.setattr("skop.estimators.uncertainty._scores._JOINED_BITS", 45)
     joined = clone(band).fit(*stored, sample_weight=weight)
     ratio = joined.quantiles_["fields"] / exact.quantiles_["fields"]
     assert np.all((ratio > 1) & (ratio < 1 + 2**-7))

@@ -6,13 +6,22 @@ import types
 
 import pytest
 
-from skop.training import ProgressLine, in_words
+from skop.training import ProgressLine, in_words, is_watched
 from skop.training._progress import _LINE_PAUSE
 
 
 class Terminal(io.StringIO):
     def isatty(self):
         return True
+
+
+def test_who_watches_a_terminal_or_a_notebook_sees_what_is_written(monkeypatch):
+    assert is_watched(Terminal())
+    assert not is_watched(io.StringIO())
+    assert not is_watched(None)  # as standard error under pythonw
+    shell = type("Shell", (), {"__module__": "ipykernel.zmqshell"})()
+    monkeypatch.setitem(sys.modules, "IPython", types.SimpleNamespace(get_ipython=lambda: shell))
+    assert is_watched(io.StringIO())
 
 
 class Clock:

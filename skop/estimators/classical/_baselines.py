@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import prod
 from numbers import Integral, Real
 from typing import Any, Self
 
 import numpy as np
 import torch
-from scipy.spatial import KDTree
-from scipy.spatial.distance import pdist
 from sklearn.base import clone
 
 from skop._sklearn_compat import HasMethods, Interval, StrOptions, fit_context
@@ -20,31 +17,30 @@ from skop.data import (
     FieldSet,
     GridResampler,
     Predictions,
-    Targets,
     TrainingData,
     interpolate_fields,
     query_points,
 )
-from skop.estimators._field import FieldRegressor, fitted_attributes, labels_of_groups, restored_on_failure
+from skop.estimators._field import FieldRegressor, fitted_attributes, restored_on_failure
 from skop.estimators._parts import by_chunks
+from skop.estimators._weights import weight_option
 from skop.estimators.classical._common_grid import MOST_GRID_AXES, on_grid, warn_of_resampling, without_distance
-from skop.estimators.classical._components import Decomposition
+from skop.estimators.classical._components import Decomposition, variance_of
+from skop.estimators.classical._copies import relative, without_copies
 from skop.estimators.classical._kernel_models import KernelModel
+from skop.estimators.classical._nodes import Numbering, keep_their_distances
 from skop.estimators.classical._output_models import (
     REGRESSORS,
     ModelSearch,
     OutputModel,
     OutputSamples,
     joined,
-    own_spreads,
-    rounding_of,
-    spreads,
 )
+from skop.estimators.classical._target_rows import deviation, own_spreads, rounding_of, spreads
 from skop.estimators.files._file_checks import Held, check_loaded, checks, is_one_of, tried
-from skop.estimators.files._persistence import KNOWN
-from skop.exceptions import FieldDataError, each_warning_once, warn
+from skop.exceptions import FieldDataError
 
-__all__ = ["OF_USE", "PODRegressor", "groups_of_same_inputs", "keep_their_distances", "merged", "nodes_correspond"]
+__all__ = ["NOTHING_OUTSIDE", "OF_USE", "PODRegressor"]
 
 #: Part of the variance that components may leave out where no error decides about their number.
 _SHARE = 1e-6
@@ -53,16 +49,10 @@ NOTHING_OUTSIDE = 1e-12
 #: An addition to a model is of use if it lowers the error on unseen samples below this part: nodes and shapes beside
 #: parameters, a network beside a base, a mean of models beside the best.
 OF_USE = 0.98
-#: Nodes correspond if the mean correlation of their distances exceeds this.
-_ALIKE = 0.5
 #: Relative differences up to this are rounding.
 _ROUNDING = 1e-13
-#: Neighbours of a node, and the multiple of their distance beyond which they are torn apart in another sample.
-_NEIGHBOURS, _TORN = 8, 4.0
 #: Cells of an automatic grid for each point of a sample.
 _CELLS = 8.0
-#: Largest part of nodes that may be torn off, and number of points below which this is not tested.
-_MOST_TORN, _FEWEST_POINTS = 0.1, 24
 
 
 class PODRegressor(FieldRegressor):
@@ -247,13 +237,18 @@ class PODRegressor(FieldRegressor):
         self.cell_data = cell_data
 
     @fit_context(prefer_skip_nested_validation=False)
-    def fit(self, X: Any, y: Any = None, *, params: Any = None, groups: Any = None) -> Self:
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, *, params: Any = None, groups: Any = None) -> Self:
         """Compute the principal components and fit the regressor.
 
         Parameters
         ----------
         X, y, params : as in `LaMORegressor.fit`
             Inputs, targets and global parameters.
+        sample_weight : array-like of shape (n,) or None, default=None
+            Weights of the samples in means, components, regressions and leave-one-out errors. The variance of the noise
+            of a sample is divided by its weight; interpolations go through samples of any positive weight. Only the
+            ratios of weights count. A weight of 2 is that of two samples with the same inputs and targets, which count
+            as one sample of this weight in any fit. Samples of weight 0 are not used.
         groups : array-like of shape (n,) or None, default=None
             Labels of groups of samples, such as the frames of a run. Leave-one-out errors then leave out whole groups,
             since the other samples of a group tell too much of one of them. `TimeConditionedRegressor` and
@@ -267,15 +262,17 @@ class PODRegressor(FieldRegressor):
         Raises
         ------
         FieldDataError
-            If X or y cannot be used, samples have the same points in another order, or there are fewer than two
-            groups; a ValueError.
+            If X or y cannot be used, samples have the same points in another order, there are fewer than two groups, or
+            weights are given for a regressor of scikit-learn whose fit takes none; a ValueError.
         """
         with restored_on_failure(self):
-            data = self._read(X, y, params=params, groups=groups)
-            self._fit(data, None if groups is None else _numbered(groups, len(data.inputs)))
+            data, weight, labels, _ = self._read_used(X, y, sample_weight, params=params, groups=groups)
+            numbers = None if labels is None else _numbered(labels)
+            data, weight, numbers = without_copies(data, weight, numbers)
+            self._fit(data, numbers, weight=weight)
             warn_of_resampling(self.spec_.resampler, "use an operator for points, such as LaMORegressor")
             if self.spec_.resampler is not None and self.grid == "auto" and not data.inputs.is_ragged:
-                _Numbering.from_fit(data.inputs.coords).warn_of_other_nodes(data.inputs.coords, has_grid=True)
+                Numbering.from_fit(data.inputs.coords).warn_of_other_nodes(data.inputs.coords, has_grid=True)
         return self
 
     def _fit(
@@ -283,13 +280,17 @@ class PODRegressor(FieldRegressor):
         data: TrainingData,
         groups: IntArray | None = None,
         units: tuple[FloatArray, FloatArray] | None = None,
+        weight: FloatArray | None = None,
     ) -> None:
         """Find a common grid where it is needed, the bases, and the map; units are those of standardised targets."""
+        weight = relative(weight)
+        if not isinstance(self.regressor, str):
+            weight_option(self.regressor, weight)
         self._store_spec(data.inputs, data.spec)
         self._store_seen(data)
         if not self._needs_grid(data):
             _refuse_ragged(data.inputs, "the mean of fields" if self.regressor == "mean" else "PODRegressor")
-            self._fit_on_points(data, groups, units)
+            self._fit_on_points(data, groups, units, weight)
             return
         resampler = GridResampler.fit(data.inputs, self.grid)
         if self.grid == "auto":
@@ -303,7 +304,7 @@ class PODRegressor(FieldRegressor):
             # Where points are drawn anew for each sample, their distances are noise.
             candidates.insert(0, without_distance(shaped))
         for candidate in candidates:
-            self._fit_on_points(candidate, groups, units)
+            self._fit_on_points(candidate, groups, units, weight)
             self.spec_ = candidate.spec
             found.append(fitted_attributes(self))
         if len(found) > 1 and OF_USE * found[0]["leave_one_out_error_"] <= found[1]["leave_one_out_error_"]:
@@ -318,32 +319,36 @@ class PODRegressor(FieldRegressor):
             return True
         if inputs.shared_coords or inputs.n_dims > MOST_GRID_AXES:
             return False
-        return inputs.is_ragged or not (_Numbering.from_fit(inputs.coords).is_known and keep_their_distances(inputs))
+        return inputs.is_ragged or not (Numbering.from_fit(inputs.coords).is_known and keep_their_distances(inputs))
 
     def _fit_on_points(
-        self, data: TrainingData, groups: IntArray | None, units: tuple[FloatArray, FloatArray] | None
+        self,
+        data: TrainingData,
+        groups: IntArray | None,
+        units: tuple[FloatArray, FloatArray] | None,
+        weight: FloatArray | None,
     ) -> None:
         """Find the bases and fit the map of samples on shared points, or on nodes that correspond."""
         self.points_ = data.inputs.coords if data.inputs.shared_coords else None
         self.numbering_ = None
         if not data.inputs.shared_coords:
-            self.numbering_ = _Numbering.from_fit(data.inputs.coords)
+            self.numbering_ = Numbering.from_fit(data.inputs.coords)
             self.numbering_.warn_of_other_nodes(data.inputs.coords)
         fields, params = _parts(data.inputs)
         is_auto = self.n_components == "auto"
         count: Any = None if is_auto else self.n_components
         # The components of fields share one unit, by which they have together as much variance as the parameters.
-        self.input_unit_ = _field_units(data.inputs)
-        held = Decomposition(fields / self.input_unit_, count) if fields.shape[1] else None
+        self.input_unit_ = _field_units(data.inputs, weight)
+        held = Decomposition(fields / self.input_unit_, count, weight) if fields.shape[1] else None
         self.input_basis_ = held.basis() if held is not None else None
         self.input_scale_ = 1.0
         self.has_rest_ = is_auto and self.input_basis_ is not None and not self.input_basis_.is_complete_
         features = self._features(fields, None if held is None else held.coefficients)
-        size = float(np.sqrt(features.var(axis=0).sum()))
+        size = float(np.sqrt(variance_of(features, weight).sum()))
         varies = size > _ROUNDING * float(np.linalg.norm(self.input_basis_.mean_)) if self.input_basis_ else False
         self.input_scale_ = size / np.sqrt(max(params.shape[1], 1)) if varies else 1.0
         rounding = rounding_of(data.inputs.params)
-        samples = OutputSamples(features / self.input_scale_, params, rounding, data.targets, groups, units)
+        samples = OutputSamples(features / self.input_scale_, params, rounding, data.targets, groups, units, weight)
         search = ModelSearch(samples, self.regressor, count, self.param_transform, self.target_transform)
         if isinstance(self.regressor, str):
             self.models_, self.leave_one_out_error_, self.leave_one_out_errors_ = search.run()
@@ -351,8 +356,11 @@ class PODRegressor(FieldRegressor):
         model, parts = search.begin(1 - _SHARE if is_auto else count)
         model.basis, coefficients = parts.basis(), parts.coefficients
         # Coefficients are divided by the size of the leading one, since penalties expect numbers of order 1.
-        model.output_scale = coefficients.std(axis=0).max() or 1.0
-        model.regressor = clone(self.regressor).fit(samples.points(model), coefficients / model.output_scale)
+        model.output_scale = np.sqrt(variance_of(coefficients, weight)).max() or 1.0
+        scaled = coefficients / model.output_scale
+        model.regressor = clone(self.regressor).fit(
+            samples.points(model), scaled, **weight_option(self.regressor, weight)
+        )
         self.models_ = [model]
 
     def _features(self, fields: FloatArray, coefficients: FloatArray | None = None) -> FloatArray:
@@ -452,19 +460,18 @@ class PODRegressor(FieldRegressor):
         """
         if not return_std:
             return super().predict(X, coords, params=params)
-        with each_warning_once():
-            inputs, points, meshes = self._read_query(X, coords, params)
-            is_told = self._warn_if_outside(inputs)
-            predictions, places = self._predict_where_asked(inputs, points)
-            self._warn_if_far(predictions, is_told=is_told)
+
+        def ask(inputs: FieldSet, points: Any) -> tuple[list[Predictions], FieldSet]:
+            """Predict with the spread, which is interpolated to other points as the prediction is."""
+            found, places = self._predict_where_asked(inputs, points)
             spread = self._predict_spread(inputs, None if points is None else places)
-        if points is not None and spread.fields is not None and self.spec_.resampler is None:
-            fields = interpolate_fields(inputs.with_values(spread.fields), places)
-            # A curve through positive numbers can be negative between them.
-            spread = replace(spread, fields=np.maximum(fields, 0.0))
-        labels = self._labels(X)
-        mean = self._restore(predictions, places, meshes, labels)
-        return mean, self._restore_spread(mean, spread, places, meshes, labels)
+            if points is not None and spread.fields is not None and self.spec_.resampler is None:
+                fields = interpolate_fields(inputs.with_values(spread.fields), places)
+                # A curve through positive numbers can be negative between them.
+                spread = replace(spread, fields=np.maximum(fields, 0.0))
+            return [found, spread], places
+
+        return self._answered(X, coords, params, ask)
 
     def _predict_values(self, inputs: FieldSet, places: FieldSet | None = None) -> Predictions:
         """Outputs in physical units, on a common grid also at places of other points."""
@@ -505,14 +512,15 @@ class PODRegressor(FieldRegressor):
         held = torch.cat(fields, dim=-1)[..., channels].flatten(1), torch.cat(scalars, dim=-1)[..., numbers]
         return torch.cat(held, dim=1)
 
-    def _leave_one_out(self, data: TrainingData) -> Predictions:
+    def _leave_one_out(self, data: TrainingData, weight: FloatArray | None = None) -> Predictions:
         """Predict each sample of the fit by a fit to all others, with the hyperparameters and bases of the whole fit.
 
         The regressors of skop have a closed form. Others are fitted again on the parts of a cross-validation.
         """
         seen = data if self.spec_.resampler is None else on_grid(data, self.spec_.resampler)
         points = self._points_of(seen.inputs)
-        found = [m.left_out(seen.targets, own) for m, own in zip(self.models_, points, strict=True)]
+        weight = relative(weight)
+        found = [m.left_out(seen.targets, own, weight) for m, own in zip(self.models_, points, strict=True)]
         return self._back(joined(self.models_, found), data.inputs)
 
     def _predict_with_spread(self, inputs: FieldSet, coords: Any) -> tuple[Predictions, Predictions] | None:
@@ -528,210 +536,12 @@ class PODRegressor(FieldRegressor):
         return self._back(found, inputs if places is None else places)
 
 
-def nodes_correspond(inputs: FieldSet) -> bool:
-    """Tell whether the nodes of samples are the same or correspond, so that PODRegressor can relate them.
-
-    Parameters
-    ----------
-    inputs : FieldSet
-        Samples with the same number of points.
-
-    Returns
-    -------
-    bool
-        False if some samples have their points numbered in another order.
-    """
-    if inputs.shared_coords:
-        return True
-    try:
-        return _Numbering.from_fit(inputs.coords).is_known
-    except FieldDataError:
-        return False
-
-
-def keep_their_distances(inputs: FieldSet) -> bool:
-    """Tell whether distances between nodes are alike in all samples, as those of nodes that correspond.
-
-    Parameters
-    ----------
-    inputs : FieldSet
-        n samples with the same number of points.
-
-    Returns
-    -------
-    bool
-        Whether distances between nodes of the other samples correlate with those of the first. Between points drawn at
-        random for each sample they do not.
-    """
-    if inputs.shared_coords or inputs.n_points[0] < 3:
-        return True
-    nodes, rows = (np.unique(np.linspace(0, n - 1, 64).astype(int)) for n in (inputs.n_points[0], len(inputs)))
-    distances = np.stack([pdist(np.asarray(inputs.coords[row], dtype=np.float64)[nodes]) for row in rows])
-    distances -= distances.mean(axis=1, keepdims=True)
-    sizes = np.linalg.norm(distances, axis=1)
-    products = distances[1:] @ distances[0]
-    found = np.divide(products, sizes[1:] * sizes[0], out=np.zeros(len(products)), where=sizes[1:] * sizes[0] > 0)
-    return bool(found.mean() > _ALIKE)
-
-
-def _numbered(groups: Any, n_samples: int) -> IntArray:
+def _numbered(labels: Any) -> IntArray:
     """Numbers of the groups of samples."""
-    names, numbers = np.unique(labels_of_groups(groups, n_samples), return_inverse=True)
+    names, numbers = np.unique(labels, return_inverse=True)
     if len(names) < 2:
         raise FieldDataError("groups has 1 group, and 2 or more are needed to leave one out; pass groups=None.")
     return np.asarray(numbers)
-
-
-def groups_of_same_inputs(inputs: FieldSet) -> IntArray:
-    """Number the samples so that those with the same inputs have the same number.
-
-    The order of the numbers is as good as random, but depends on these inputs only, and not on other samples.
-
-    Parameters
-    ----------
-    inputs : FieldSet
-        n samples with the same number of points.
-
-    Returns
-    -------
-    ndarray of int, shape (n,)
-        Numbers from 0 on.
-    """
-    parts = [] if inputs.shared_coords else [inputs.coords]
-    parts += [np.asarray(part) for part in (inputs.values, inputs.params) if part is not None]
-    # A negative zero is a zero.
-    rows = (b"".join((np.array(part[i], np.float64) + 0.0).tobytes() for part in parts) for i in range(len(inputs)))
-    digests = np.frombuffer(b"".join(hashlib.sha256(row).digest()[:8] for row in rows), dtype="<u8")
-    return np.asarray(np.unique(digests, return_inverse=True)[1])
-
-
-def merged(data: TrainingData) -> tuple[TrainingData, IntArray]:
-    """Merge samples with the same inputs into one, with the mean of their targets.
-
-    Parameters
-    ----------
-    data : TrainingData
-        n samples with the same number of points.
-
-    Returns
-    -------
-    data : TrainingData
-        Samples of different inputs; all that came, where either all or none have the same inputs.
-    group : ndarray of int, shape (n,)
-        Number of the merged sample of each one.
-    """
-    group = groups_of_same_inputs(data.inputs)
-    # Where no input differs, each sample is predicted by the mean of the others.
-    if group.max() + 1 in (1, len(group)):
-        return data, np.arange(len(group))
-    first = np.unique(group, return_index=True)[1]
-    targets, fields, scalars = data.targets[first], data.targets.field, data.targets.scalars
-    field = None if fields is None or targets.field is None else targets.field.with_values(_means(fields.values, group))
-    means = Targets(field, None if scalars is None else _means(scalars, group), targets.elsewhere)
-    return TrainingData(data.inputs[first], means, data.spec), group
-
-
-def _means(values: Any, group: IntArray) -> FloatArray:
-    """Means of the rows of each group."""
-    counts = np.bincount(group)
-    sums = np.zeros((len(counts), *values.shape[1:]))
-    np.add.at(sums, group, np.asarray(values, dtype=np.float64))
-    return sums / counts.reshape(-1, *[1] * (sums.ndim - 1))
-
-
-@dataclass(frozen=True, eq=False)
-class _Numbering:
-    """How the nodes of samples with points of their own are numbered.
-
-    Attributes
-    ----------
-    first : ndarray of shape (P, d)
-        Points of the first training sample.
-    nearest : ndarray of int, shape (P,)
-        Nearest node of each one.
-    reach : ndarray of shape (P,)
-        Distances up to which both remain neighbours in another sample of the same size.
-    is_known : bool
-        Whether the nodes of all training samples correspond.
-    """
-
-    first: FloatArray
-    nearest: IntArray
-    reach: FloatArray
-    is_known: bool
-
-    @classmethod
-    def from_fit(cls, coords: FloatArray) -> _Numbering:
-        """Describe the nodes of training samples (n, P, d)."""
-        first = np.asarray(coords[0], dtype=np.float64)
-        distances, near = KDTree(first).query(first, min(_NEIGHBOURS + 1, len(first)))
-        distances, near = distances.reshape(len(first), -1), near.reshape(len(first), -1)
-        # Points that coincide are listed in any order.
-        nearest = np.where(near[:, 0] == np.arange(len(first)), near[:, min(1, near.shape[1] - 1)], near[:, 0])
-        found = cls(first, nearest, _TORN * distances[:, -1], True)
-        found._refuse_same_points(coords)
-        return replace(found, is_known=not (found._torn(coords) > _MOST_TORN).any())
-
-    def warn_of_other_nodes(self, coords: FloatArray, *, has_grid: bool = False) -> None:
-        """Warn if the nodes of training samples (n, P, d) do not correspond; on a grid only if most of them do."""
-        if self.is_known:
-            return
-        torn = np.flatnonzero(self._torn(coords) > _MOST_TORN)
-        if has_grid and 2 * len(torn) > len(coords):
-            return
-        outcome = (
-            "PODRegressor takes points of the same number for the same node, so that its predictions will be poor; "
-            "number the points alike, set grid='auto', or use an operator for points, such as LaMORegressor."
-        )
-        if has_grid:
-            outcome = "All samples are therefore interpolated to a common grid; number the points alike to avoid it."
-        warn(
-            f"the points of {len(torn)} of {len(coords)} samples, such as that of index {torn[0]}, are numbered in "
-            f"another order than those of the first: nodes that are neighbours there lie far apart here. {outcome}"
-        )
-
-    def check(self, coords: FloatArray) -> None:
-        """Refuse samples (n, P, d) whose points are numbered in another order than those of the fit."""
-        self._refuse_same_points(coords)
-        if not self.is_known:
-            return
-        torn = np.flatnonzero(self._torn(coords) > _MOST_TORN)
-        if len(torn):
-            raise FieldDataError(
-                f"the points of the sample of index {torn[0]} are numbered in another order than those of the fit: "
-                "nodes that were neighbours lie far apart. PODRegressor takes points of the same number for the same "
-                "node; number the points as in the fit, or use an operator for points, such as LaMORegressor."
-            )
-
-    def _torn(self, coords: FloatArray) -> FloatArray:
-        """Part of the nodes of each sample that lie far from the node that was next to them."""
-        if len(self.first) < _FEWEST_POINTS:
-            return np.zeros(len(coords))
-        size = np.linalg.norm(np.ptp(self.first, axis=0))
-        found = np.empty(len(coords))
-        for number, sample in enumerate(np.asarray(coords, dtype=np.float64)):
-            stretch = np.linalg.norm(np.ptp(sample, axis=0)) / size if size > 0 else 1.0
-            apart = np.linalg.norm(sample - sample[self.nearest], axis=1)
-            found[number] = (apart > self.reach * max(stretch, _ROUNDING)).mean()
-        return found
-
-    def _refuse_same_points(self, coords: FloatArray) -> None:
-        """Refuse a sample with the points of the first training sample in another order."""
-        tolerance = 1e-6 * float(np.ptp(self.first, axis=0).max(initial=0.0))
-        ordered = np.sort(self.first, axis=0)
-        for number, sample in enumerate(np.asarray(coords, dtype=np.float64)):
-            is_same = np.abs(sample - self.first).max() <= tolerance
-            if is_same or np.abs(np.sort(sample, axis=0) - ordered).max() > tolerance:
-                continue
-            if KDTree(self.first).query(sample)[0].max() <= tolerance:
-                raise FieldDataError(
-                    f"the sample of index {number} has the same points as the first sample of the fit, but numbered "
-                    "in another order. PODRegressor takes points of the same number for the same node; sort the points "
-                    "and values of all samples alike, for instance by np.lexsort(coords.T)."
-                )
-
-
-KNOWN[_Numbering.__name__] = _Numbering
 
 
 def _refuse_ragged(inputs: FieldSet, model: str = "PODRegressor") -> None:
@@ -754,30 +564,23 @@ def _parts(inputs: FieldSet) -> tuple[FloatArray, FloatArray]:
     return fields, params
 
 
-def _field_units(inputs: FieldSet) -> FloatArray:
+def _field_units(inputs: FieldSet, weight: FloatArray | None) -> FloatArray:
     """Units of the values of fields (F,): several channels are divided by their spreads, and so are coordinates."""
     n_places = inputs.n_points[0]
-    found = [] if inputs.shared_coords else [np.full(n_places * inputs.n_dims, float(np.std(inputs.coords)) or 1.0)]
+    found = []
+    if not inputs.shared_coords:
+        spread = deviation(np.asarray(inputs.coords).reshape(len(inputs), -1, 1), weight)
+        found = [np.full(n_places * inputs.n_dims, float(spread[0]) or 1.0)]
     if inputs.values is not None:
         values, rounding = np.asarray(inputs.values, dtype=np.float64), rounding_of(inputs.values)
         if found and values.shape[-1] == 1:
-            found.append(np.full(n_places, own_spreads(values, rounding)[0]))
+            found.append(np.full(n_places, own_spreads(values, rounding, weight)[0]))
         else:
-            found.append(np.tile(spreads(values, rounding), n_places))
+            found.append(np.tile(spreads(values, rounding, weight), n_places))
     return np.concatenate(found) if found else np.ones(0)
 
 
 # ---------------------------------------------------------------------- what a file must hold
-@checks("_Numbering")
-def _check_numbering(held: Held) -> None:
-    """Check the numbering of nodes from a file."""
-    first = held.array("first", None, None)
-    nearest = held.array("nearest", len(first), whole=True)
-    held.need(bool(((nearest >= 0) & (nearest < len(first))).all()), "nearest", "numbers of nodes")
-    held.array("reach", len(first))
-    held.flag("is_known")
-
-
 @checks("PODRegressor")
 def _check_pod(held: Held) -> None:
     """Check a fitted PODRegressor from a file."""
@@ -786,7 +589,7 @@ def _check_pod(held: Held) -> None:
     spec = held.get("spec_")
     points, numbering = (
         held.array("points_", None, spec.n_dims, optional=True),
-        held.part("numbering_", "_Numbering", optional=True),
+        held.part("numbering_", "Numbering", optional=True),
     )
     held.need(points is not None or numbering is not None, "points_", "the points of the fit")
     own = points if points is not None else numbering.first

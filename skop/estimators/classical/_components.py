@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from numbers import Integral, Real
+from typing import Any
 
 import numpy as np
 from scipy.linalg import eigh, svd
@@ -12,12 +13,38 @@ from skop._typing import FloatArray
 from skop.estimators.files._file_checks import Held, checks
 from skop.estimators.files._persistence import KNOWN
 
-__all__ = ["MOST_EXACT", "Basis", "Decomposition"]
+__all__ = ["MOST_EXACT", "Basis", "Decomposition", "error_of_mean", "mean_of", "of_others", "variance_of"]
 
 #: Kernels use inducing samples above this number of samples.
 MOST_EXACT = 2000
 #: Compute components from products of samples if a decomposition would take more products than this.
 _LARGE = 1e9
+
+
+def mean_of(rows: FloatArray, weight: FloatArray | None) -> FloatArray:
+    """Mean over samples, with equal weights where there are none."""
+    return np.asarray(rows.mean(axis=0) if weight is None else np.average(rows, axis=0, weights=weight))
+
+
+def variance_of(rows: FloatArray, weight: FloatArray | None) -> FloatArray:
+    """Variance over samples, with equal weights where there are none."""
+    return np.asarray(rows.var(axis=0) if weight is None else mean_of((rows - mean_of(rows, weight)) ** 2, weight))
+
+
+def error_of_mean(values: FloatArray, weight: FloatArray | None) -> FloatArray:
+    """Standard error of the mean over samples (n,) or (n, c), with equal weights where there are none."""
+    n_samples = len(values)
+    if weight is None:
+        return np.asarray(values.std(axis=0, ddof=1) / n_samples**0.5)
+    parts = (values - mean_of(values, weight)).T * (weight / weight.sum())
+    return np.asarray(np.sqrt(np.square(parts).sum(axis=-1) * n_samples / max(n_samples - 1, 1)))
+
+
+def of_others(n_samples: int, weight: FloatArray | None) -> Any:
+    """Factor, or factors (n, 1), by which deviations from the mean become those from the mean of the other samples."""
+    if weight is None:
+        return n_samples / max(n_samples - 1, 1)
+    return (weight.sum() / np.maximum(weight.sum() - weight, np.finfo(float).tiny))[:, np.newaxis]
 
 
 @dataclass(eq=False)
@@ -61,6 +88,8 @@ class Decomposition:
         The rows.
     n_components : int, float or None
         Number of components; those that explain a part of the variance; or all.
+    weight : ndarray of shape (n,) or None, default=None
+        Weights of the rows, of mean 1; None if all are equal.
 
     Attributes
     ----------
@@ -77,23 +106,26 @@ class Decomposition:
         Whether the components span all rows, those of other samples too.
     """
 
-    def __init__(self, rows: FloatArray, n_components: int | float | None) -> None:
+    def __init__(self, rows: FloatArray, n_components: int | float | None, weight: FloatArray | None = None) -> None:
         n, size = rows.shape
-        self.mean = rows.mean(axis=0)
+        self.mean, self.weight = mean_of(rows, weight), weight
         self.centred = rows - self.mean
+        root = None if weight is None else np.sqrt(weight)[:, np.newaxis]
+        # The components are those of rows times the roots of their weights.
+        scaled = self.centred if root is None else root * self.centred
         is_long = n > MOST_EXACT and n > size
         self.is_large = is_long or (size > n and n * n * size > _LARGE)
         self._components: FloatArray | None = None
         floor = 1e-7
         if is_long:
-            squares, right = eigh(self.centred.T @ self.centred, check_finite=False, driver="evd")
+            squares, right = eigh(scaled.T @ scaled, check_finite=False, driver="evd")
             sizes, right = np.sqrt(np.maximum(squares[::-1], 0.0)), right[:, ::-1]
-            left, self._components = self.centred @ right / np.where(sizes > 0, sizes, 1.0), right.T
+            left, self._components = scaled @ right / np.where(sizes > 0, sizes, 1.0), right.T
         elif self.is_large:
-            squares, left = eigh(self.centred @ self.centred.T, check_finite=False, driver="evd")
+            squares, left = eigh(scaled @ scaled.T, check_finite=False, driver="evd")
             sizes, left = np.sqrt(np.maximum(squares[::-1], 0.0)), left[:, ::-1]
         else:
-            left, sizes, self._components = svd(self.centred, full_matrices=False, check_finite=False)
+            left, sizes, self._components = svd(scaled, full_matrices=False, check_finite=False)
             floor = 1e-13 * np.sqrt(n)
         rank = max(int((sizes > floor * sizes.max(initial=0.0)).sum()), 1)
         self.is_complete = rank == size
@@ -104,14 +136,15 @@ class Decomposition:
         elif n_components is not None:
             rank = min(int(n_components), rank)
         self.coefficients = left[:, :rank] * sizes[:rank]
+        if root is not None:
+            self.coefficients = self.coefficients / root
         self.variances = sizes[:rank] ** 2 / n
 
     def columns(self, place: slice, count: int | None = None) -> FloatArray:
         """Some columns of the leading components."""
         if self._components is not None:
             return self._components[: len(self.variances) if count is None else count, place]
-        scaled = self.coefficients[:, :count] / (len(self.centred) * self.variances[:count])
-        return scaled.T @ self.centred[:, place]
+        return self._sides(count).T @ self.centred[:, place]
 
     def products(self, factors: FloatArray) -> FloatArray:
         """Products (r, r) of the leading columns of the components, times factors."""
@@ -119,8 +152,13 @@ class Decomposition:
             scaled = self.columns(slice(len(factors))) * factors
             return scaled @ scaled.T
         scaled = self.centred[:, : len(factors)] * factors
-        sides = self.coefficients / (len(self.centred) * self.variances)
+        sides = self._sides(None)
         return sides.T @ (scaled @ scaled.T) @ sides
+
+    def _sides(self, count: int | None) -> FloatArray:
+        """Factors (n, r) of the centred rows in the leading components."""
+        sides = self.coefficients[:, :count] / (len(self.centred) * self.variances[:count])
+        return sides if self.weight is None else self.weight[:, np.newaxis] * sides
 
     def basis(self, count: int | None = None) -> Basis:
         """The leading components, or all."""

@@ -8,6 +8,10 @@ the natural spline. Leave-one-out residuals of all of them are ``C_i / B_ii``, w
 kernel and B is the first block of the inverse of the system, and the variance of a prediction is that of kriging. Where
 samples belong to groups, such as the frames of a run, a whole group is left out: its residuals are ``B_gg^-1 C_g``.
 
+A weight of a sample divides its penalty, as the variance of its noise: with the weights of the samples on the diagonal
+of a matrix V, the system holds ``penalty V^-1`` in place of ``penalty I``. It is decomposed as that of samples, targets
+and tail times the roots of the weights, and B is that of the samples themselves.
+
 Akima's interpolation over one input has the same form, with cubics between neighbours as kernel. Its slopes depend on
 the targets, so that it has no closed form of these residuals, but each depends on three neighbours on either side.
 
@@ -218,6 +222,8 @@ class System:
         Indices of the inducing samples, or None for the kernel itself.
     groups : ndarray of int, shape (n,), or None, default=None
         Numbers of the groups that are left out as a whole; None leaves out one sample at a time.
+    weight : ndarray of shape (n,) or None, default=None
+        Weights of the samples, of mean 1; None if all are equal.
     """
 
     def __init__(
@@ -226,10 +232,12 @@ class System:
         points: FloatArray,
         inducing: IntArray | None = None,
         groups: IntArray | None = None,
+        weight: FloatArray | None = None,
     ) -> None:
         self.kernel, self.points, self.inducing = kernel, points, inducing
         self._parts = same_sizes(groups)
-        self.monomials = kernel.tail(points)
+        self._root = None if weight is None else np.sqrt(weight)[:, np.newaxis]
+        self.monomials = self._rooted(kernel.tail(points))
         left, sizes, _ = svd(self.monomials, full_matrices=False, check_finite=False)
         self.tail = left[:, sizes > 1e-10 * sizes[0]]
         is_linear = kernel.name == "none" and (not kernel.linear or points.shape[1] <= len(points) // 4)
@@ -239,7 +247,8 @@ class System:
         elif kernel.name == "none" and not kernel.linear:
             self.vectors, self.values = np.zeros((len(points), 0)), np.zeros(0)
         elif self.is_thin:
-            rows = np.sqrt(kernel.linear) * (points - self.tail @ (self.tail.T @ points))
+            scaled = self._rooted(points)
+            rows = np.sqrt(kernel.linear) * (scaled - self.tail @ (self.tail.T @ scaled))
             self.vectors, sizes, _ = svd(rows, full_matrices=False, check_finite=False)
             kept = sizes > 1e-14 * sizes.max(initial=0.0)
             self.vectors, self.values = self.vectors[:, kept], sizes[kept] ** 2
@@ -247,42 +256,54 @@ class System:
             self.matrix = kernel.matrix(points, points)
         else:
             self.matrix = kernel.matrix(points, points)
-            centred = self.matrix - self.tail @ (self.tail.T @ self.matrix)
+            matrix = self.matrix if self._root is None else self._root * self.matrix * self._root.T
+            centred = matrix - self.tail @ (self.tail.T @ matrix)
             centred = centred - (centred @ self.tail) @ self.tail.T
             # The tail gets the largest eigenvalues, so that its vectors are the last ones.
             shift = 2 * float(np.abs(centred).sum(axis=1).max(initial=0.0)) or 1.0
             values, vectors = eigh(centred + shift * (self.tail @ self.tail.T), check_finite=False, driver="evd")
             count = len(points) - self.tail.shape[1]
             # Where all points are the same, differences of the kernel are rounding.
-            size = float(np.abs(self.matrix).max(initial=0.0))
+            size = float(np.abs(matrix).max(initial=0.0))
             floor = _ROUNDING * len(points) * size if values[:count].max(initial=0.0) < _ROUNDING * size else 0.0
             self.values, self.vectors = np.maximum(values[:count] - floor, 0.0), vectors[:, :count]
         self.largest = float(self.values.max(initial=0.0)) or 1.0
         self.penalties = self.largest * _PENALTIES
+        # With these, B and the coefficients are those of the samples, and not of the samples times the roots.
+        self.vectors, self.tail = self._rooted(self.vectors), self._rooted(self.tail)
         self._squares = self.vectors**2
+
+    def _rooted(self, rows: Any) -> Any:
+        """Rows of samples times the roots of their weights."""
+        return rows if self._root is None else self._root * rows
+
+    def _unrooted(self, rows: Any) -> Any:
+        """Rows of samples over the roots of their weights."""
+        return rows if self._root is None else rows / self._root
 
     def _decompose_features(self, inducing: IntArray) -> None:
         """Find eigenvectors of the kernel on inducing samples, from features whose products it is."""
         self.inner = System(self.kernel, self.points[inducing])
         is_held = self.inner.values > _RANK * self.inner.largest
-        self._root = self.inner.vectors[:, is_held] / np.sqrt(self.inner.values[is_held])
+        self._half = self.inner.vectors[:, is_held] / np.sqrt(self.inner.values[is_held])
         self.matrix = self.kernel.matrix(self.points, self.inner.points)
-        features = self.matrix @ self._root
+        features = self._rooted(self.matrix @ self._half)
         features -= self.tail @ (self.tail.T @ features)
         values, turn = eigh(features.T @ features, check_finite=False, driver="evd")
         is_held = values > _RANK * values.max(initial=0.0)
         self.values, self._turn = values[is_held], turn[:, is_held]
         self.vectors = features @ (self._turn / np.sqrt(self.values))
         # Coefficients of the kernel at the inducing samples are these, times those of all samples in the eigenvectors.
-        self._back = self._root @ (self._turn * np.sqrt(self.values))
+        self._back = self._half @ (self._turn * np.sqrt(self.values))
 
     def _has_orthogonal_inputs(self) -> bool:
         """Take the inputs as the eigenvectors of a linear kernel, if they are: all coefficients of modes."""
-        sizes = np.linalg.norm(self.points, axis=0)
+        points = self._rooted(self.points)
+        sizes = np.linalg.norm(points, axis=0)
         kept = sizes > 1e-14 * sizes.max(initial=0.0)
-        if kept.sum() + self.tail.shape[1] != len(self.points):
+        if kept.sum() + self.tail.shape[1] != len(points):
             return False
-        vectors = np.concatenate([self.points[:, kept] / sizes[kept], self.tail], axis=1)
+        vectors = np.concatenate([points[:, kept] / sizes[kept], self.tail], axis=1)
         if np.abs(vectors.T @ vectors - np.eye(len(vectors))).max() > 1e-11:
             return False
         self.vectors, self.values = (
@@ -296,14 +317,16 @@ class System:
         inside = self.vectors.T @ targets
         if not self.is_thin:
             return inside, None
-        return inside, targets - self.tail @ (self.tail.T @ targets) - self.vectors @ inside
+        whole = self._rooted(self._rooted(targets))
+        return inside, whole - self.tail @ (self.tail.T @ targets) - self.vectors @ inside
 
     def diagonal(self, penalties: FloatArray) -> FloatArray:
         """Diagonal of B, one column for each penalty."""
         found = self._squares @ (1.0 / (self.values[:, None] + penalties))
         if self.is_thin:
-            outside = 1.0 - self._squares.sum(axis=1) - (self.tail**2).sum(axis=1)
-            found = found + np.where(outside > 1e-10, outside, 0.0)[:, None] / penalties
+            weight: Any = 1.0 if self._root is None else self._root[:, 0] ** 2
+            outside = weight - self._squares.sum(axis=1) - (self.tail**2).sum(axis=1)
+            found = found + np.where(outside > 1e-10 * weight, outside, 0.0)[:, None] / penalties
         return found
 
     def solve(self, projected: tuple[FloatArray, FloatArray | None], penalties: FloatArray) -> FloatArray:
@@ -322,24 +345,24 @@ class System:
         coefficients, diagonal = self.solve(projected, penalties), self.diagonal(penalties)
         least = _LEAST_FREE / (self.largest + penalties)
         if not self._parts:
-            is_free = diagonal > least
+            is_free = diagonal > self._rooted(self._rooted(np.ones((len(diagonal), 1)))) * least
             return coefficients, np.where(is_free, coefficients / np.where(is_free, diagonal, 1.0), np.inf), diagonal
-        residuals = np.empty_like(coefficients)
+        residuals, rooted = np.empty_like(coefficients), self._unrooted(coefficients)
         for penalty, own in self._of_equal_penalties(penalties, coefficients.shape[1]):
             for rows in self._parts:
                 place = rows[..., np.newaxis], own
                 values, vectors = np.linalg.eigh(self._blocks(rows, penalty))
                 is_free = (values[:, :1] > _LEAST_FREE / (self.largest + penalty))[..., np.newaxis]
-                turned = vectors.mT @ coefficients[place] / np.where(is_free, values[..., np.newaxis], 1.0)
+                turned = vectors.mT @ rooted[place] / np.where(is_free, values[..., np.newaxis], 1.0)
                 residuals[place] = np.where(is_free, vectors @ turned, np.inf)
-        return coefficients, residuals, diagonal
+        return coefficients, self._unrooted(residuals), diagonal
 
     def _blocks(self, rows: IntArray, penalty: float) -> FloatArray:
-        """Blocks of B (g, s, s) that belong to groups of samples (g, s)."""
-        vectors = self.vectors[rows]
+        """Blocks (g, s, s) of B that belong to groups of samples (g, s), over the roots of their weights."""
+        vectors = self._unrooted(self.vectors)[rows]
         found = (vectors / (self.values + penalty)) @ vectors.mT
         if self.is_thin:
-            tail = self.tail[rows]
+            tail = self._unrooted(self.tail)[rows]
             found += (np.eye(rows.shape[1]) - vectors @ vectors.mT - tail @ tail.mT) / penalty
         return found
 
@@ -362,7 +385,8 @@ class System:
             coefficients = self.solve((projected[0], None), penalties)
         else:
             coefficients = self._back @ (projected[0] / (self.values[:, None] + penalties))
-        tail = lstsq(self.monomials, targets - self._times(coefficients), cond=1e-10, check_finite=False)[0]
+        rest = self._rooted(targets - self._times(coefficients))
+        tail = lstsq(self.monomials, rest, cond=1e-10, check_finite=False)[0]
         return coefficients, tail
 
     def _times(self, vectors: FloatArray) -> FloatArray:
@@ -380,8 +404,8 @@ class System:
         if self.inducing is not None:
             # Without weights of all samples, of which there are many.
             tail, inverse = self.kernel.tail(points), np.linalg.pinv(self.monomials, rcond=1e-10)
-            rows = self.kernel.matrix(points, self.inner.points) - tail @ (inverse @ self.matrix)
-            gained = (rows @ self._root @ self._turn) ** 2 @ (1.0 / (self.values[:, None] + penalties))
+            rows = self.kernel.matrix(points, self.inner.points) - tail @ (inverse @ self._rooted(self.matrix))
+            gained = (rows @ self._half @ self._turn) ** 2 @ (1.0 / (self.values[:, None] + penalties))
             fixed = 1 + ((tail @ (inverse @ inverse.T)) * tail).sum(axis=1)
             return self.unexplained(points)[:, None] + penalties * (gained + fixed[:, None])
         own, rows, fitted = self._given_tail(points)
@@ -389,20 +413,21 @@ class System:
         return own[:, None] + penalties * (1 + (fitted**2).sum(axis=1)[:, None]) - gained
 
     def _given_tail(self, points: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Variances (q,) of deviations from the tail through the samples, their covariances (q, n), and weights (q, n).
+        """Variances (q,) of deviations from the tail through the samples, their covariances (q, n), and factors (q, n).
 
-        The weights of the samples reproduce the tail at the points; the best ones differ by a vector of the complement.
+        The factors of the samples reproduce the tail at the points; the best ones differ by a vector of the complement.
         """
         between = self.kernel.matrix(points, self.points)
         fitted = lstsq(self.monomials.T, self.kernel.tail(points).T, cond=1e-10, check_finite=False)[0].T
-        across = self._times(fitted.T).T
-        own = self.kernel.variance(points) - 2 * (fitted * between).sum(axis=1) + (across * fitted).sum(axis=1)
+        whole = self._rooted(fitted.T).T
+        across = self._times(whole.T).T
+        own = self.kernel.variance(points) - 2 * (whole * between).sum(axis=1) + (across * whole).sum(axis=1)
         return own, between - across, fitted
 
     def unexplained(self, points: FloatArray) -> FloatArray:
         """Variances (q,) that remain where the values at the inducing samples are known, for a kernel of unit size."""
         own, rows, _ = self.inner._given_tail(points)
-        found = own - ((rows @ self._root) ** 2).sum(axis=1)
+        found = own - ((rows @ self._half) ** 2).sum(axis=1)
         return np.where(found > 1e-10 * np.abs(own), found, 0.0)
 
     def left_out_variances(self, penalties: FloatArray) -> FloatArray:
@@ -413,6 +438,7 @@ class System:
                 for rows in self._parts:
                     inverse = np.linalg.pinv(self._blocks(rows, penalty), hermitian=True)
                     found[rows[..., np.newaxis], own] = np.einsum("gii->gi", inverse)[..., np.newaxis]
+            found = self._unrooted(self._unrooted(found))
         else:
             found = 1.0 / np.maximum(self.diagonal(penalties), SAME)
         return found if self.inducing is None else found + self.unexplained(self.points)[:, None]
@@ -486,10 +512,14 @@ def _bridge(before: FloatArray, after: FloatArray) -> FloatArray:
 
 
 def system_of(
-    kernel: Kernel, points: FloatArray, inducing: IntArray | None = None, groups: IntArray | None = None
+    kernel: Kernel,
+    points: FloatArray,
+    inducing: IntArray | None = None,
+    groups: IntArray | None = None,
+    weight: FloatArray | None = None,
 ) -> System:
-    """System of a kernel at training points."""
-    return AkimaSystem(kernel, points) if kernel.name == "akima" else System(kernel, points, inducing, groups)
+    """System of a kernel at training points; Akima's interpolation goes through samples of any weight."""
+    return AkimaSystem(kernel, points) if kernel.name == "akima" else System(kernel, points, inducing, groups, weight)
 
 
 @dataclass(eq=False)
@@ -516,6 +546,8 @@ class KernelModel:
         Indices of the training points to which the coefficients of each kernel belong; None is all of them.
     groups : ndarray of int, shape (n,), or None
         Numbers of the groups of samples that are left out as a whole.
+    weight : ndarray of shape (n,) or None
+        Weights of the samples, of mean 1; None if all are equal.
     """
 
     points: FloatArray
@@ -528,6 +560,7 @@ class KernelModel:
     sizes: FloatArray
     inducing: list[IntArray | None] | None = None
     groups: IntArray | None = None
+    weight: FloatArray | None = None
 
     @classmethod
     def fit(
@@ -536,6 +569,7 @@ class KernelModel:
         system: System,
         penalties: FloatArray,
         groups: IntArray | None = None,
+        weight: FloatArray | None = None,
     ) -> KernelModel:
         """Solve the system of a kernel with given penalties.
 
@@ -549,6 +583,8 @@ class KernelModel:
             Penalty of each target.
         groups : ndarray of int, shape (n,), or None, default=None
             Groups of the system.
+        weight : ndarray of shape (n,) or None, default=None
+            Weights of the system.
 
         Returns
         -------
@@ -568,7 +604,7 @@ class KernelModel:
         # A file keeps the order in memory of whole arrays, on which rounding depends.
         weights, tail = map(np.ascontiguousarray, system.weights(targets, projected, penalties))
         columns: list[IntArray] = [np.arange(targets.shape[1])]
-        parts = (penalties, [weights], [tail], left_out, sizes, [system.inducing], groups)
+        parts = (penalties, [weights], [tail], left_out, sizes, [system.inducing], groups, weight)
         return cls(system.points, [system.kernel], columns, *parts)
 
     def predict(self, points: Any) -> Any:
@@ -608,7 +644,7 @@ class KernelModel:
     def _systems(self) -> Iterator[System]:
         """Systems of the kernels."""
         for kernel, chosen in zip(self.kernels, self._chosen, strict=True):
-            yield system_of(kernel, self.points, chosen, self.groups)
+            yield system_of(kernel, self.points, chosen, self.groups, self.weight)
 
 
 def same_sizes(groups: IntArray | None) -> list[IntArray]:
@@ -677,6 +713,7 @@ def _check_kernel_model(held: Held) -> None:
     held.array("left_out", n, n_targets)
     held.array("sizes", n_targets, finite=False)
     held.array("groups", n, whole=True, optional=True)
+    held.array("weight", n, positive=True, optional=True)
     inducing = held.get("inducing")
     if inducing is None:
         inducing = [None] * len(kernels)

@@ -16,7 +16,7 @@ from scipy.spatial.distance import cdist
 from scipy.special import ndtr, stdtrit
 
 from skop._typing import FloatArray, IntArray
-from skop.estimators.classical._components import MOST_EXACT
+from skop.estimators.classical._components import MOST_EXACT, error_of_mean, mean_of, of_others, variance_of
 from skop.estimators.classical._kernel_models import (
     FEW_INPUTS,
     POLYHARMONIC,
@@ -107,6 +107,8 @@ class Selection:
         Numbers of the groups that are left out as a whole; None leaves out one sample at a time.
     each : callable or None, default=None
         Error of each output of residuals (n, s); None for one output.
+    weight : ndarray of shape (n,) or None, default=None
+        Weights of the samples in the models, of mean 1; None if all are equal.
     """
 
     def __init__(
@@ -118,8 +120,9 @@ class Selection:
         n_params: int,
         groups: IntArray | None = None,
         each: Each | None = None,
+        weight: FloatArray | None = None,
     ) -> None:
-        self.points, self.n_params = points, n_params
+        self.points, self.n_params, self.weight = points, n_params, weight
         self.groups, self.all = groups, np.arange(len(points))
         self._inside = between_ends(points) if groups is None else np.ones(len(points), bool)
         self.weights = np.where(self._inside, weights, 0.0)
@@ -168,7 +171,9 @@ class Selection:
 
     def each(self, residuals: FloatArray) -> FloatArray | None:
         """Error of each output of such residuals of all samples; None for one output."""
-        return None if self._each_of is None else self._each_of(residuals[self._inside])
+        if self._each_of is None:
+            return None
+        return self._each_of((residuals if self.weight is None else _root_of(self.weight) * residuals)[self._inside])
 
     def gains(self, found: Found, tried: Iterable[Found]) -> FloatArray:
         """Least error of each output by a model that was tried, in units of that by the model that was found."""
@@ -206,13 +211,17 @@ class Selection:
         """System of a kernel at all samples, on inducing ones where these are too many for its matrix."""
         is_small = kernel.name == "none" and (not kernel.linear or self.points.shape[1] <= len(self.points) // 4)
         if is_small or len(self.points) <= MOST_EXACT or kernel.name == "akima":
-            return system_of(kernel, self.points, groups=self.groups)
+            return system_of(kernel, self.points, groups=self.groups, weight=self.weight)
         inducing = farthest_points(self.points / kernel.scales, n_inducing)
-        return System(kernel, self.points, inducing, self.groups)
+        return System(kernel, self.points, inducing, self.groups, self.weight)
 
-    def _groups_of(self, samples: IntArray) -> IntArray | None:
-        """Groups of some of the samples."""
-        return None if self.groups is None else self.groups[samples]
+    def _system_of_some(self, kernel: Kernel, samples: IntArray) -> System:
+        """System of a kernel at some of the samples."""
+        return system_of(kernel, self.points[samples], None, *self._groups_and_weight(samples))
+
+    def _groups_and_weight(self, samples: IntArray) -> list[Any]:
+        """Groups and weights of some of the samples; None where there are none."""
+        return [None if held is None else held[samples] for held in (self.groups, self.weight)]
 
     def _rough(self, kernel: Kernel, penalty: float) -> Found:
         """Error of a kernel on all samples, with one penalty, and where these are too many on few inducing ones."""
@@ -223,13 +232,16 @@ class Selection:
             system = self._system(kernel, _SCREENED)
             residuals = system.left_out(system.project(self.targets), found.penalties[:1])[1]
             return replace(found, error=kernel.handicap * self.error(residuals, self.all))
-        tail = np.linalg.qr(kernel.tail(self.points))[0]
+        root = _root_of(self.weight)
+        tail = np.linalg.qr(root * kernel.tail(self.points))[0]
         ends, matrix = tail @ tail.T, kernel.matrix(self.points, self.points)
+        if self.weight is not None:
+            matrix *= root * root.T
         matrix -= tail @ (tail.T @ matrix)
         matrix -= (matrix @ tail) @ tail.T
         matrix[np.diag_indices(len(matrix))] += penalty
         inverse = inverse_of(matrix + (1.0 - penalty) * ends) - ends
-        residuals = (inverse @ self.targets) / np.maximum(inverse.diagonal(), SAME)[:, None]
+        residuals = (inverse @ (root * self.targets)) / np.maximum(inverse.diagonal(), SAME)[:, None] / root
         return replace(found, error=kernel.handicap * self.error(residuals, self.all))
 
     def likeliest(self, best: Found) -> Found:
@@ -246,7 +258,7 @@ class Selection:
         rank = max(int((np.square(targets).sum(axis=0) > 0).sum()), 1)
         is_known = self._is_better_than_mean(best)
         for kernel in self._candidates("gaussian_process"):
-            system = System(kernel, self.points)
+            system = System(kernel, self.points, weight=self.weight)
             projected = system.project(targets)
             squares = np.square(projected[0]).sum(axis=1)
             for penalty in system.penalties[: -1 if is_known else None]:
@@ -265,16 +277,17 @@ class Selection:
     def _is_better_than_mean(self, found: Found) -> bool:
         """Whether leave-one-out errors over one input are below those of the mean beyond chance."""
         own = self._residuals(found.system, found.penalties[:_LEADING])
-        n = len(own)
-        own, mean = own[self._inside], n / max(n - 1, 1) * self.targets[self._inside, :_LEADING]
+        mean: FloatArray = (of_others(len(own), self.weight) * self.targets[:, :_LEADING])[self._inside]
+        own, weight = own[self._inside], None if self.weight is None else self.weight[self._inside]
         if not np.isfinite(own).all():
             return False
-        if len(own) < 2 or np.square(own).sum() < _CLEAR**2 * np.square(mean).sum():
+        before, after = (mean_of(np.square(part).sum(axis=1), weight) for part in (mean, own))
+        if len(own) < 2 or after < _CLEAR**2 * before:
             return True
         gains = np.linalg.norm(mean, axis=1) - np.linalg.norm(own, axis=1)
         # As many standard errors as are beyond chance with many samples, by Student's distribution.
         errors = stdtrit(len(gains) - 1, ndtr(_BEYOND_CHANCE))
-        return bool(gains.mean() > errors * gains.std(ddof=1) / np.sqrt(len(gains)))
+        return bool(mean_of(gains, weight) > errors * error_of_mean(gains, weight))
 
     def _handicap(self, start: Trial, tuned: Trial) -> float:
         """Factor by which a search for length scales makes leave-one-out errors too small; infinite if it is in vain.
@@ -302,7 +315,8 @@ class Selection:
                 break
             out = self.few[np.isin(numbers, order[part::_PARTS])]
             kept = np.setdiff1d(self.few, out)
-            points, options = self._turned(within, kept), (self._error_of, self.n_params, self.groups)
+            points = self._turned(within, kept)
+            options: tuple[Any, ...] = (self._error_of, self.n_params, self.groups, None, self.weight)
             turned = Selection(points, self.targets, self.weights, *options)
             before.append(turned._held_out(start[1], kept, out))
             after.append(turned._held_out(turned._optimised(*start[1:], kept), kept, out))
@@ -313,7 +327,7 @@ class Selection:
     def _held_out(self, kernel: Kernel, kept: IntArray, out: IntArray) -> float:
         """Error of a kernel on some of the samples, with the penalty that others choose, which predict them."""
         targets = self.targets[:, :_LEADING]
-        system = System(kernel, self.points[kept], groups=self._groups_of(kept))
+        system = self._system_of_some(kernel, kept)
         projected, penalties = system.project(targets[kept]), system.penalties[::2]
         errors = [self.error(system.left_out(projected, np.array([p]))[1], kept) for p in penalties]
         weights, tail = system.weights(targets[kept], projected, penalties[[int(np.argmin(errors))]])
@@ -334,8 +348,11 @@ class Selection:
         fields = points[:, self.n_params :]
         if not fields.shape[1]:
             return points
-        fields = fields - fields[samples].mean(axis=0)
-        axes = eigh(fields[samples].T @ fields[samples], check_finite=False, driver="evd")[1][:, ::-1]
+        weight = self._groups_and_weight(samples)[1]
+        fields = fields - mean_of(fields[samples], weight)
+        root = _root_of(weight)
+        products = (root * fields[samples]).T @ (root * fields[samples])
+        axes = eigh(products, check_finite=False, driver="evd")[1][:, ::-1]
         return np.concatenate([points[:, : self.n_params], fields @ axes], axis=1)
 
     def _candidates(self, name: str) -> list[Kernel]:
@@ -354,7 +371,7 @@ class Selection:
             is_suited = self._is_line and self.groups is None and len(np.unique(self.points)) == n
             found = [Kernel("akima", 1)] if is_suited else []
         else:
-            distance = float(np.sqrt(2 * self.points.var(axis=0).sum())) or 1.0
+            distance = float(np.sqrt(2 * variance_of(self.points, self.weight).sum())) or 1.0
             linear, factors = 0.0 if is_few else 1.0, _DENSE_SCALES if self._is_line else _SCALES
             found = [Kernel(k, 0, distance * factor, linear) for k in _STATIONARY for factor in factors]
         return [k for k in found if not k.degree or (is_few and k.n_monomials(d) <= n // 3)]
@@ -362,7 +379,7 @@ class Selection:
     def _screen(self, kernel: Kernel, samples: IntArray) -> Trial:
         """Error and penalty of a kernel on some of the samples."""
         targets = self.targets[samples, :_LEADING]
-        system = system_of(kernel, self.points[samples], groups=self._groups_of(samples))
+        system = self._system_of_some(kernel, samples)
         projected, penalties = system.project(targets), system.penalties[::2]
         errors = [self.error(system.left_out(projected, np.array([p]))[1], samples) for p in penalties]
         best = int(np.argmin(errors))
@@ -425,7 +442,7 @@ class Selection:
         varies = (found.system.kernel.degree > 0) | (found.penalties < found.tried[-1])
         kept = int(np.flatnonzero(varies).max(initial=0)) + 1 if cut else len(varies)
         kept = kept if most is None else min(kept, most)
-        return KernelModel.fit(self.targets[:, :kept], found.system, found.penalties[:kept], self.groups)
+        return KernelModel.fit(self.targets[:, :kept], found.system, found.penalties[:kept], self.groups, self.weight)
 
     def _optimised(self, kernel: Kernel, penalty: float, samples: IntArray) -> Kernel:
         """Length scales of the smallest leave-one-out error of some samples, by its gradient, from those of a kernel.
@@ -433,14 +450,17 @@ class Selection:
         With S the derivative of the error by the kernel matrix, B = A^-1 on the complement of the tail, C = B Y and
         E = C / diag(B): S = B diag(h) B - (B G) C', where G is the derivative by C, and h_i = sum_j G_ij E_ij. Where
         groups are left out, E = D^-1 C with the blocks D of B, and E G' takes the place of diag(h), in these blocks.
+        Samples, targets and tail are multiplied by the roots of the weights, where there are such.
         """
-        parts = same_sizes(self._groups_of(samples))
-        points, targets, weights = self.points[samples], self.targets[samples, :_LEADING], self.weights[samples]
+        numbers, weight = self._groups_and_weight(samples)
+        parts, root = same_sizes(numbers), _root_of(weight)
+        points, targets = self.points[samples], root * self.targets[samples, :_LEADING]
+        weights = self.weights[samples] / root[:, 0]
         n, d = points.shape
         # Each global parameter and each leading mode has a scale of its own; the other modes share one.
         groups = np.minimum(np.arange(d), self.n_params + _OWN_SCALES)
         heads = np.searchsorted(groups, np.arange(groups[-1] + 1))
-        tail = np.linalg.qr(kernel.tail(points))[0]
+        tail = np.linalg.qr(root * kernel.tail(points))[0]
         ends, line = tail @ tail.T, points @ points.T
         is_linear = kernel.linear > 0
         # Distances in the modes that share one scale are computed once.
@@ -456,7 +476,8 @@ class Selection:
             squares = squares_between(scaled, scaled)
             if rest is not None:
                 squares += rest / scales[-1] ** 2
-            system = complement(complement(kernel._radial(squares) + slope * line).T)
+            system = kernel._radial(squares) + slope * line
+            system = complement(complement(system if weight is None else root * system * root.T).T)
             system[np.diag_indices(n)] += noise
             inverse = inverse_of(system + (1.0 - noise) * ends) - ends
             coefficients = inverse @ targets
@@ -473,15 +494,18 @@ class Selection:
                 by_matrix = inverse @ leverage @ inverse
             else:
                 # A product with its own transpose takes half the time.
-                root = inverse * np.sqrt((by_coefficients * residuals).sum(axis=1))
-                by_matrix = root @ root.T
+                half = inverse * np.sqrt((by_coefficients * residuals).sum(axis=1))
+                by_matrix = half @ half.T
             by_matrix -= (inverse @ by_coefficients) @ coefficients.T
             by_matrix = 0.5 * (by_matrix + by_matrix.T)
+            by_noise = np.trace(by_matrix)
+            if weight is not None:
+                by_matrix *= root * root.T
             flow = by_matrix * kernel.slope(squares)
             by_scales = -4 * (flow.sum(axis=1) @ scaled**2 - ((flow @ scaled) * scaled).sum(axis=0))
             if rest is not None:
                 by_scales = np.append(by_scales, -2 * np.vdot(flow, rest) / scales[-1] ** 2)
-            others = [noise * np.trace(by_matrix), slope * (by_matrix * line).sum()]
+            others = [noise * by_noise, slope * (by_matrix * line).sum()]
             return np.log(loss), np.append(by_scales, others) / loss
 
         start = np.log(np.broadcast_to(kernel.scales, d)[heads])
@@ -531,6 +555,11 @@ def farthest_points(points: FloatArray, count: int) -> IntArray:
             break
         chosen.append(place)
     return np.sort(np.array(chosen))
+
+
+def _root_of(weight: FloatArray | None) -> FloatArray:
+    """Roots of weights (n, 1), by which rows are multiplied; one number, 1, where all weights are equal."""
+    return np.ones((1, 1)) if weight is None else np.sqrt(weight)[:, np.newaxis]
 
 
 def _first(trial: Trial) -> float:

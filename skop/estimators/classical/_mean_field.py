@@ -11,8 +11,8 @@ from skop._sklearn_compat import StrOptions, fit_context
 from skop._typing import FloatArray
 from skop.data import FieldSet, Predictions, interpolate_fields, query_points
 from skop.estimators._field import FieldRegressor, restored_on_failure
+from skop.estimators.classical._components import mean_of
 from skop.estimators.files._file_checks import Held, checks
-from skop.exceptions import FieldDataError
 
 __all__ = ["MeanFieldRegressor"]
 
@@ -74,13 +74,15 @@ class MeanFieldRegressor(FieldRegressor):
         self.cell_data = cell_data
 
     @fit_context(prefer_skip_nested_validation=False)
-    def fit(self, X: Any, y: Any = None, *, params: Any = None) -> Self:
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, *, params: Any = None) -> Self:
         """Compute the means.
 
         Parameters
         ----------
         X, y, params : as in `LaMORegressor.fit`
             Inputs, targets and global parameters.
+        sample_weight : array-like of shape (n,) or None, default=None
+            Weights of the samples in the means; samples of weight 0 are not used.
 
         Returns
         -------
@@ -93,23 +95,22 @@ class MeanFieldRegressor(FieldRegressor):
             If X or y cannot be used; a ValueError.
         """
         with restored_on_failure(self):
-            data = self._read(X, y, params=params)
-            self._store_spec(data.inputs, data.spec)
-            self._store_seen(data)
+            data, weight, _, _ = self._read_used(X, y, sample_weight, params=params)
+            self._store_data(data)
             field, scalars = data.targets.field, data.targets.scalars
             self.mean_scalars_: FloatArray | None = (
-                None if scalars is None else np.asarray(scalars, np.float64).mean(axis=0)
+                None if scalars is None else mean_of(np.asarray(scalars, np.float64), weight)
             )
             self.mean_field_: FloatArray | None = None
             self.points_: FloatArray | None = None
             if field is not None:
                 values = np.asarray(field.values, dtype=np.float64)
                 self.points_ = np.asarray(field.coords, dtype=np.float64) if field.shared_coords else None
-                self.mean_field_ = values.mean(axis=0)
                 if self.points_ is None:
-                    self.mean_field_ = values.reshape(-1, field.n_channels).mean(axis=0, keepdims=True)
-                if data.targets.elsewhere and field.shared_coords:
-                    self.coords_ = field.coords
+                    of_points = None if weight is None else np.repeat(weight, field.n_points)
+                    self.mean_field_ = mean_of(values.reshape(-1, field.n_channels), of_points)[np.newaxis]
+                else:
+                    self.mean_field_ = mean_of(values, weight)
         return self
 
     def __sklearn_tags__(self) -> Any:
@@ -124,8 +125,6 @@ class MeanFieldRegressor(FieldRegressor):
 
     def _predict_at(self, inputs: FieldSet, coords: Any) -> tuple[Predictions, FieldSet]:
         """Means at other points; return the outputs and the points."""
-        if self.mean_field_ is None:
-            raise FieldDataError("coords was given, but the estimator predicts scalars, not fields; leave it out.")
         reach = None if self.points_ is None else (self.points_.min(axis=0), self.points_.max(axis=0))
         places = query_points(coords, inputs, reach)
         return self._predict_values(places), places

@@ -15,13 +15,14 @@ from sklearn.model_selection import KFold, cross_val_predict
 
 from skop._typing import FloatArray, IntArray
 from skop.data import Predictions, Targets
-from skop.estimators.classical._components import Decomposition
+from skop.estimators._weights import weight_option
+from skop.estimators.classical._components import Decomposition, mean_of, of_others, variance_of
 from skop.estimators.classical._kernel_models import KernelModel
 from skop.estimators.classical._kernel_selection import Selection, between_ends
+from skop.estimators.classical._target_rows import TargetRows, errors_of_outputs
 from skop.estimators.files._file_checks import Held, checks, is_array
 from skop.estimators.files._persistence import KNOWN
 from skop.exceptions import FieldDataError, warn
-from skop.metrics import channel_sizes
 
 __all__ = [
     "REGRESSORS",
@@ -29,9 +30,6 @@ __all__ = [
     "OutputModel",
     "OutputSamples",
     "joined",
-    "own_spreads",
-    "rounding_of",
-    "spreads",
 ]
 
 #: Models with kernels, in the order in which they are tried.
@@ -121,12 +119,12 @@ class OutputModel:
         """Standardised global parameters (n, p), or logarithms of them."""
         return (_logarithms_of(params, self.reads_logarithms) - self.shift) / self.scale
 
-    def targets(self, targets: Targets) -> TargetRows:
+    def targets(self, targets: Targets, weight: FloatArray | None = None) -> TargetRows:
         """The outputs that its components hold, as rows."""
         part = _part_of(targets, self.held)
         if not self.learns_logarithms:
-            return TargetRows(part)
-        return TargetRows(_physical(part, self.origin, self.size), is_log=True)
+            return TargetRows(part, weight)
+        return TargetRows(_physical(part, self.origin, self.size), weight, is_log=True)
 
     def predict(self, points: FloatArray) -> Predictions:
         """Predict its outputs from the inputs of the regressor."""
@@ -156,20 +154,23 @@ class OutputModel:
         channels, scalars = self._places
         return field[..., channels], found[:, self._n_values :][:, scalars]
 
-    def left_out(self, targets: Targets, points: FloatArray) -> Predictions:
+    def left_out(self, targets: Targets, points: FloatArray, weight: FloatArray | None = None) -> Predictions:
         """Predict its outputs of each sample of the fit without the sample, or the group to which it belongs."""
-        rows = self.targets(targets).rows
+        rows = self.targets(targets, weight).rows
         coefficients = self.basis.transform(rows)
         if isinstance(self.regressor, KernelModel):
             left_out = self.regressor.left_out
         else:
             parts = KFold(min(_FOLDS, len(rows)), shuffle=True, random_state=0)
             scaled = coefficients / self.output_scale
-            found = cross_val_predict(self.regressor, points, scaled, cv=parts)
+            found = cross_val_predict(
+                self.regressor, points, scaled, cv=parts, params=weight_option(self.regressor, weight)
+            )
             left_out = coefficients - found.reshape(coefficients.shape) * self.output_scale
         # What the components do not hold is predicted by its mean.
         outside = rows - self.basis.inverse_transform(coefficients)
-        predicted = self.basis.inverse_transform(coefficients - left_out) - outside / max(len(rows) - 1, 1)
+        mean = outside / max(len(rows) - 1, 1) if weight is None else (of_others(len(rows), weight) - 1) * outside
+        predicted = self.basis.inverse_transform(coefficients - left_out) - mean
         return self._restored(predicted)
 
     def spread(self, points: FloatArray) -> Predictions:
@@ -258,6 +259,8 @@ class OutputSamples:
         Numbers of the groups that are left out as a whole.
     units : tuple of (ndarray of shape (c + s,)), or None, default=None
         Shift and factor by which standardised outputs become physical ones; None if they are these.
+    weight : ndarray of shape (n,) or None, default=None
+        Weights of the samples, of mean 1; None if all are equal.
     """
 
     features: FloatArray
@@ -266,6 +269,7 @@ class OutputSamples:
     targets: Targets
     groups: IntArray | None
     units: tuple[FloatArray, FloatArray] | None = None
+    weight: FloatArray | None = None
 
     @property
     def is_between(self) -> Any:
@@ -295,14 +299,15 @@ class _Trial:
 
     def left_out(self, samples: OutputSamples) -> Predictions:
         """Predictions of each sample without it."""
-        return self.model.left_out(samples.targets, samples.points(self.model))
+        return self.model.left_out(samples.targets, samples.points(self.model), samples.weight)
 
     def errors(self, samples: OutputSamples) -> FloatArray:
         """Leave-one-out error of each of its outputs."""
         part, rows = _part_of(samples.targets, self.model.outputs), np.flatnonzero(samples.is_between)
         found = self.left_out(samples)
         found = Predictions(*(None if held is None else held[rows] for held in (found.fields, found.scalars)))
-        return self.factor * TargetRows(part).errors_of(part[rows], found)
+        weight = None if samples.weight is None else samples.weight[rows]
+        return self.factor * errors_of_outputs(part[rows], found, weight)
 
 
 class ModelSearch:
@@ -364,7 +369,8 @@ class ModelSearch:
         models, targets = [trial.model for trial in trials], self.samples.targets
         found = joined(models, [trial.left_out(self.samples) for trial in trials])
         is_between = self.samples.is_between
-        error = max(trial.factor for trial in trials) * TargetRows(targets).error_of(targets, found, is_between)
+        rows = TargetRows(targets, self.samples.weight)
+        error = max(trial.factor for trial in trials) * rows.error_of(targets, found, is_between)
         return models, error, first.tried | {"apart" if len(trials) > 1 else "logarithms": error}
 
     def begin(self, n_components: int | float | None) -> tuple[OutputModel, Decomposition]:
@@ -388,20 +394,20 @@ class ModelSearch:
         self, outputs: Outputs, reads: Any, learns: bool, n_components: int | float | None
     ) -> tuple[OutputModel, Decomposition]:
         """A model without its regressor, and the components of its outputs."""
-        params = _logarithms_of(self.samples.params, reads)
-        shift, spread = params.mean(axis=0), params.std(axis=0)
+        params, weight = _logarithms_of(self.samples.params, reads), self.samples.weight
+        shift, spread = mean_of(params, weight), np.sqrt(variance_of(params, weight))
         rounding = self.samples.rounding * np.abs(shift)
         scale = np.where(spread > rounding, spread, np.where(rounding > 0, np.abs(shift), 1.0))
         model = OutputModel(*outputs, reads, learns, shift, scale, np.ones(0), np.ones(0))
         if self.samples.units is not None:
             places = np.append(outputs[0], len(self.every[0]) + outputs[1])
             model.origin, model.size = (held[places] for held in self.samples.units)
-        targets = model.targets(self.samples.targets)
+        targets = model.targets(self.samples.targets, weight)
         model.channel_unit, model.scalar_unit = targets.channel_unit, targets.scalar_unit
         if learns:
             low, high = targets.rows.min(axis=0), targets.rows.max(axis=0)
             model.bounds = np.stack([2 * low - high, 2 * high - low])
-        return model, Decomposition(targets.rows, n_components)
+        return model, Decomposition(targets.rows, n_components, weight)
 
     def _is_allowed(self, outputs: Outputs, variant: tuple[Any, bool]) -> bool:
         """Whether outputs have logarithms that are worth a trial, if a variant learns these."""
@@ -471,9 +477,10 @@ class ModelSearch:
         """Choose and fit a model with kernels for some of the outputs."""
         samples, is_auto = self.samples, self.n_components is None
         model, parts = self._begin(outputs, reads, learns, self.n_components)
-        points, targets = samples.points(model), model.targets(samples.targets)
+        points, targets = samples.points(model), model.targets(samples.targets, samples.weight)
         weights, error, each = targets.measure(parts)
-        selection = Selection(points, parts.coefficients, weights, error, len(model.shift), samples.groups, each)
+        options = len(model.shift), samples.groups, each, samples.weight
+        selection = Selection(points, parts.coefficients, weights, error, *options)
         names = REGRESSORS if self.regressor == "auto" else dict.fromkeys(("mean", self.regressor))
         screened = {name: trials[0][0] for name in names if (trials := selection.screen(name))}
         shares = np.sqrt(np.cumsum(parts.variances[::-1])[::-1] / max(parts.variances.sum(), _TINY))
@@ -516,7 +523,8 @@ class ModelSearch:
         model.basis = parts.basis(model.regressor.left_out.shape[1])
         components = model.basis.components_
         held = parts.variances[: len(components)] @ components**2
-        whole = np.einsum("ij,ij->j", parts.centred, parts.centred) / len(points)
+        weighted = parts.centred if samples.weight is None else samples.weight[:, np.newaxis] * parts.centred
+        whole = np.einsum("ij,ij->j", weighted, parts.centred) / len(points)
         model.rest_variance = np.where(whole - held > _ROUNDING * whole, whole - held, 0.0)
         if self.regressor != "auto":
             gains = np.ones_like(gains)
@@ -605,146 +613,6 @@ def _require_positive(targets: Targets) -> None:
                 f"target_transform='log' needs positive values, but the smallest of {name} is {np.min(values):.3g}; "
                 "set target_transform=None."
             )
-
-
-class TargetRows:
-    """Targets as one row per sample, with scalars last, and their errors as `score` measures them.
-
-    Errors of logarithms are absolute, since they are relative ones of the targets.
-    """
-
-    def __init__(self, targets: Targets, *, is_log: bool = False) -> None:
-        turn: Any = np.log if is_log else np.asarray
-        scalars = None if targets.scalars is None else turn(np.asarray(targets.scalars, dtype=np.float64))
-        self.channel_unit: FloatArray = np.ones(0)
-        self.scalar_unit: FloatArray = np.ones(0)
-        #: Units over the sizes by which a score divides.
-        self.field_ratio: FloatArray = np.ones(0)
-        self.scalar_ratio: FloatArray = np.ones(0)
-        self.norms: FloatArray | None = None
-        parts = []
-        if targets.field is not None:
-            values = turn(np.asarray(targets.field.values, dtype=np.float64))
-            self.channel_unit = spreads(values, rounding_of(targets.field.values))
-            sizes = np.ones(values.shape[-1]) if is_log else _sizes(values)
-            rows = (values / self.channel_unit).reshape(len(values), -1)
-            self.field_ratio = np.tile(self.channel_unit / sizes, values.shape[1])
-            norms = np.sqrt(((rows * self.field_ratio) ** 2).sum(axis=1))
-            self.norms = np.where(norms > 0, norms, np.sqrt((norms**2).mean()) or 1.0)
-            if is_log:
-                self.norms = np.full(len(rows), rows.shape[1] ** 0.5)
-            parts.append(rows)
-        if scalars is not None:
-            rounding = rounding_of(targets.scalars)
-            self.scalar_unit = spreads(scalars[:, None], rounding)
-            sizes = np.ones(scalars.shape[1]) if is_log else _sizes(scalars[:, None])
-            if parts:
-                # Each scalar has as much weight as the whole field, so that the components represent both.
-                spread = own_spreads(scalars[:, None], rounding)
-                self.scalar_unit = spread / (np.sqrt(parts[0].var(axis=0).sum()) or 1.0)
-            parts.append(scalars / self.scalar_unit)
-            self.scalar_ratio = self.scalar_unit / sizes
-            self.squares = ((np.ones_like(scalars) if is_log else scalars / sizes) ** 2).sum(axis=1)
-        self.products: FloatArray | None = None
-        self.rows = np.concatenate(parts, axis=1)
-
-    def measure(self, parts: Decomposition, kept: int | None = None) -> tuple[FloatArray, Any, Any]:
-        """Weights of the samples, and the errors of residuals of the leading coefficients of those that are kept.
-
-        One is that of all outputs, the other that of each channel and scalar.
-        """
-        norms, size, n = self.norms, len(self.field_ratio), len(self.rows)
-        is_plain = len(self.channel_unit) == 1 and not len(self.scalar_ratio)
-        if kept is None:
-            self.products = None if is_plain or not size else parts.products(self.field_ratio)
-        products = self.products if self.products is None else self.products[:kept, :kept]
-        coefficients = parts.coefficients[:, :kept]
-        numbers = parts.columns(slice(size, None)) * self.scalar_ratio
-        # What the components do not hold is predicted by the mean of the other samples.
-        whole = ((parts.centred[:, :size] * self.field_ratio) ** 2).sum(axis=1)
-        inside = coefficients if products is None else coefficients @ products
-        outside = whole - (inside * coefficients).sum(axis=1)
-        outside = np.where(outside > 1e-12 * whole, outside, 0.0) * (n / max(n - 1, 1)) ** 2
-
-        def error(residuals: FloatArray, samples: IntArray) -> float:
-            if not np.isfinite(residuals).all():
-                return np.inf
-            count, errors = residuals.shape[1], []
-            if norms is not None:
-                weighted = residuals if products is None else residuals @ products[:count, :count]
-                squares = np.maximum((weighted * residuals).sum(axis=1), 0.0) + outside[samples]
-                errors.append(float((np.sqrt(squares) / norms[samples]).mean()))
-            if numbers.shape[1]:
-                whole = float(self.squares[samples].sum()) or 1.0
-                errors.append(float(np.sqrt(((residuals @ numbers[:count]) ** 2).sum() / whole)))
-            return float(np.mean(errors))
-
-        n_channels = len(self.channel_unit) if size else 0
-        if n_channels + numbers.shape[1] < 2:
-            each = None
-        else:
-            grams = [
-                own @ own.T for own in (parts.columns(slice(k, size, n_channels), kept) for k in range(n_channels))
-            ]
-
-            def each(residuals: FloatArray) -> FloatArray:
-                if not np.isfinite(residuals).all():
-                    return np.full(n_channels + numbers.shape[1], np.inf)
-                count = residuals.shape[1]
-                squares = [np.vdot(residuals @ gram[:count, :count], residuals) for gram in grams]
-                squares += np.square(residuals @ numbers[:count]).sum(axis=0).tolist()
-                return np.sqrt(np.maximum(squares, 0.0))
-
-        weights = np.full(n, 1.0 / n) if norms is None else 1.0 / (n * norms)
-        return weights, error, each
-
-    def errors_of(self, targets: Targets, found: Predictions) -> FloatArray:
-        """Relative error of each channel and scalar of predictions of all samples."""
-        errors: list[float] = []
-        for own, true in ((found.fields, targets.field and targets.field.values), (found.scalars, targets.scalars)):
-            if own is not None:
-                left = np.asarray(true, dtype=np.float64) - own
-                squares = [np.square(part).reshape(-1, part.shape[-1]).sum(axis=0) for part in (left, np.asarray(true))]
-                errors += np.sqrt(squares[0] / np.maximum(squares[1], _TINY)).tolist()
-        return np.array(errors)
-
-    def error_of(self, targets: Targets, found: Predictions, chosen: Any) -> float:
-        """Error of predictions of all samples, as that of the residuals of those that are chosen."""
-        errors: list[float] = []
-        if found.fields is not None and targets.field is not None:
-            left = (np.asarray(targets.field.values, dtype=np.float64) - found.fields) / self.channel_unit
-            rows = left.reshape(len(left), -1) * self.field_ratio
-            errors.append(float((np.linalg.norm(rows, axis=1) / self.norms)[chosen].mean()))
-        if found.scalars is not None:
-            left = (np.asarray(targets.scalars, dtype=np.float64) - found.scalars) / self.scalar_unit
-            size = float(np.sqrt(self.squares[chosen].sum())) or 1.0
-            errors.append(float(np.linalg.norm((left * self.scalar_ratio)[chosen])) / size)
-        return float(np.mean(errors))
-
-
-def rounding_of(values: Any) -> float:
-    """Relative size of differences that are rounding, in numbers of some precision; in double precision without any."""
-    kind = np.dtype(getattr(values, "dtype", np.float64))
-    return max(_ROUNDING, 2 * float(np.finfo(kind).eps)) if kind.kind == "f" else _ROUNDING
-
-
-def spreads(values: FloatArray, rounding: float) -> FloatArray:
-    """Units in which each of several channels (n, P, c) has the same weight; one for a single channel."""
-    return np.ones(1) if values.shape[-1] == 1 else own_spreads(values, rounding)
-
-
-def own_spreads(values: FloatArray, rounding: float) -> FloatArray:
-    """Standard deviations of channels (n, P, c); the largest value of one that is constant up to rounding, or 1.
-
-    In this unit the rounding stays as small, and predictions are the constant.
-    """
-    spread, size = values.std(axis=(0, 1)), np.abs(values).max(axis=(0, 1), initial=0.0)
-    return np.where(spread > rounding * size, spread, np.where(size > 0, size, 1.0))
-
-
-def _sizes(values: FloatArray) -> FloatArray:
-    """Sizes of several channels by which a score divides; one for a single channel."""
-    return channel_sizes(values, kind="field") if values.shape[-1] > 1 and values.any() else np.ones(values.shape[-1])
 
 
 # ---------------------------------------------------------------------- what a file must hold

@@ -28,14 +28,12 @@ from sklearn.model_selection import KFold
 
 from skop._typing import FloatArray, GridShape, IntArray
 from skop.data import FieldSet, Predictions, Scalers, Targets, TrainingData, interpolate_fields, query_points
-from skop.estimators._field import FieldRegressor, checked_by_caller
-from skop.estimators.classical._baselines import (
-    OF_USE,
-    PODRegressor,
-    groups_of_same_inputs,
-    keep_their_distances,
-    merged,
-)
+from skop.estimators._field import FieldRegressor, checked_by_caller, end_if_interrupted
+from skop.estimators._weights import weight_option
+from skop.estimators.classical._baselines import OF_USE, PODRegressor
+from skop.estimators.classical._components import error_of_mean, mean_of, of_others
+from skop.estimators.classical._copies import groups_of_same_inputs, merged
+from skop.estimators.classical._nodes import keep_their_distances
 from skop.estimators.files._file_checks import Held, checks
 from skop.estimators.files._persistence import KNOWN
 from skop.estimators.fitting._comparison import ERRORS, ROUNDING, pairs
@@ -126,7 +124,12 @@ class BaseModel:
 
     @classmethod
     def fit(
-        cls, kind: Any, data: TrainingData, used: IntArray, units: Units | None = None
+        cls,
+        kind: Any,
+        data: TrainingData,
+        used: IntArray,
+        units: Units | None = None,
+        weight: FloatArray | None = None,
     ) -> tuple[BaseModel, Predictions]:
         """Fit a base model, and predict samples as if each had not been in the fit.
 
@@ -141,6 +144,8 @@ class BaseModel:
         units : tuple of (ndarray of shape (q + s,)), or None, default=None
             Shift and factor by which the standardised targets become physical ones, whose logarithms a model may take;
             None if they are to have none.
+        weight : ndarray of shape (n,) or None, default=None
+            Weights of the samples.
 
         Returns
         -------
@@ -152,18 +157,20 @@ class BaseModel:
         """
         kept = _KEPT.get()
         if kept is None or not isinstance(kind, str) or not (data.inputs.in_memory and data.targets.in_memory):
-            return cls._fit(kind, data, used, units)
-        key = joblib.hash((kind, used, data.inputs, data.targets, data.spec.network_spec, units))
+            return cls._fit(kind, data, used, units, weight)
+        key = joblib.hash((kind, used, data.inputs, data.targets, data.spec.network_spec, units, weight))
         if key not in kept:
             while len(kept) >= _MOST_KEPT:
                 kept.pop(next(iter(kept)))
-            kept[key] = cls._fit(kind, data, used, units)
+            kept[key] = cls._fit(kind, data, used, units, weight)
         model, unseen = kept[key]
         # A warm start changes attributes of the base model.
         return replace(model), unseen
 
     @classmethod
-    def _fit(cls, kind: Any, data: TrainingData, used: IntArray, units: Units | None) -> tuple[BaseModel, Predictions]:
+    def _fit(
+        cls, kind: Any, data: TrainingData, used: IntArray, units: Units | None, weight: FloatArray | None
+    ) -> tuple[BaseModel, Predictions]:
         """Fit a base model, and predict samples as if each had not been in the fit."""
         if isinstance(kind, type):
             raise FieldDataError(f"base is the class {kind.__name__}, but an estimator is needed: {kind.__name__}().")
@@ -174,7 +181,8 @@ class BaseModel:
             )
         whole = TrainingData(data.inputs[used], data.targets[used], data.spec.network_spec)
         # A copy of a left-out sample in the fit would make its prediction too good.
-        chosen, group = merged(whole)
+        own = None if weight is None else weight[used]
+        chosen, group, merged_weight = merged(whole, own)
         estimator, nodes = _classical(kind) if isinstance(kind, str) else clone(kind), None
         if isinstance(estimator, PODRegressor) and estimator.grid == "auto":
             # Only samples with corresponding nodes have a base.
@@ -184,17 +192,18 @@ class BaseModel:
             if isinstance(part, FieldRegressor):
                 part._validate_params()
         with checked_by_caller():
-            _fit_on(estimator, chosen, units)
-            found = _unseen_predictions(estimator, chosen)
+            _fit_on(estimator, chosen, units, merged_weight)
+            found = _unseen_predictions(estimator, chosen, merged_weight)
             if isinstance(kind, str) and (by_params := _by_params_alone(chosen)) is not None:
                 other = _classical(kind)
-                _fit_on(other, by_params, units)
-                again = _unseen_predictions(other, by_params)
-                if OF_USE * _relative_error(again, chosen.targets) <= _relative_error(found, chosen.targets):
+                _fit_on(other, by_params, units, merged_weight)
+                again = _unseen_predictions(other, by_params, merged_weight)
+                errors = [_relative_error(part, chosen.targets, merged_weight) for part in (again, found)]
+                if OF_USE * errors[0] <= errors[1]:
                     found, nodes, estimator = again, estimator.numbering_, other
-        is_useful = _is_better_than_mean(found, chosen.targets)
+        is_useful = _is_better_than_mean(found, chosen.targets, merged_weight)
         found = rows_of(found, group)
-        error = _relative_error(found, whole.targets)
+        error = _relative_error(found, whole.targets, own)
         shared = data.inputs.shared_coords
         model = cls(estimator, error, data.inputs.coords if shared else None, data.inputs.grid_shape, nodes=nodes)
         model.leaves_rest = error < _SMALL_REST
@@ -483,7 +492,7 @@ def _as_doubles(values: Any) -> FloatArray:
 
 
 def remainder_sizes(
-    unseen: Predictions, targets: Targets, rows: IntArray
+    unseen: Predictions, targets: Targets, rows: IntArray, weight: FloatArray | None = None
 ) -> tuple[FloatArray | None, FloatArray | None]:
     """Root mean square of the residual of a base model, for each channel and each scalar; 1 where it is zero.
 
@@ -495,6 +504,8 @@ def remainder_sizes(
         True values.
     rows : ndarray of int
         Indices of the samples that count.
+    weight : ndarray of shape (n,) or None, default=None
+        Weights of all samples.
 
     Returns
     -------
@@ -505,26 +516,33 @@ def remainder_sizes(
     for number, (found, true) in enumerate(pairs(unseen, targets)):
         if found is not None:
             left = (true[rows] - found[rows]).reshape(-1, true.shape[-1])
-            size = np.sqrt(np.mean(left**2, axis=0))
+            own = None if weight is None else np.repeat(weight[rows], len(left) // len(rows))
+            size = np.sqrt(mean_of(left**2, own))
             sizes[number] = np.where(size > 0, size, 1.0)
     return sizes[0], sizes[1]
 
 
-def _relative_error(found: Predictions, targets: Targets) -> float:
+def _relative_error(found: Predictions, targets: Targets, weight: FloatArray | None) -> float:
     """Error relative to the variation, with equal weight for all channels and scalars that vary."""
     parts = []
     for own, true in pairs(found, targets):
         if own is not None:
             left, true = (part.reshape(-1, true.shape[-1]) for part in (true - own, true))
-            whole = np.sum((true - true.mean(axis=0)) ** 2, axis=0)
-            varies = whole > ROUNDING**2 * np.sum(true**2, axis=0)
-            parts.append(np.sum(left**2, axis=0)[varies] / whole[varies])
+            each = None if weight is None else np.repeat(weight, len(true) // len(weight))
+            whole = _sum_of((true - mean_of(true, each)) ** 2, each)
+            varies = whole > ROUNDING**2 * _sum_of(true**2, each)
+            parts.append(_sum_of(left**2, each)[varies] / whole[varies])
     rest = np.concatenate(parts)
     # Where nothing varies, there is nothing to explain.
     return float(np.sqrt(np.mean(rest))) if len(rest) else 0.0
 
 
-def _is_better_than_mean(found: Predictions, targets: Targets) -> bool:
+def _sum_of(rows: FloatArray, weight: FloatArray | None) -> FloatArray:
+    """Sum over rows times their weights."""
+    return np.asarray(np.sum(rows, axis=0) if weight is None else weight @ rows)
+
+
+def _is_better_than_mean(found: Predictions, targets: Targets, weight: FloatArray | None) -> bool:
     """Whether predictions of unseen samples have smaller squared errors than the mean of the others, beyond chance.
 
     Each channel and scalar counts by itself, since a share of the network is chosen for each. If nothing varies, the
@@ -533,17 +551,17 @@ def _is_better_than_mean(found: Predictions, targets: Targets) -> bool:
     n_samples, varies = len(targets), False
     for own, true in pairs(found, targets):
         if own is not None:
-            by_mean = (true - true.mean(axis=0)) * n_samples / (n_samples - 1)
+            by_mean = np.multiply((true - mean_of(true, weight)).T, np.ravel(of_others(n_samples, weight))).T
             mean, base = (
                 np.square(part).reshape(n_samples, -1, true.shape[-1]).sum(axis=1) for part in (by_mean, true - own)
             )
-            size = mean.mean(axis=0)
+            size = mean_of(mean, weight)
             varies = varies or bool((size > ROUNDING**2 * np.square(true).mean()).any())
-            is_smaller = base.mean(axis=0) < OF_USE**2 * size
+            is_smaller = mean_of(base, weight) < OF_USE**2 * size
             # As a part of both for each sample too, since few large samples can make up all of a difference.
             both = mean + base
             for gain in (mean - base, np.divide(mean - base, both, out=np.zeros_like(both), where=both > 0)):
-                is_clear = gain.mean(axis=0) > ERRORS * gain.std(axis=0, ddof=1) / n_samples**0.5
+                is_clear = mean_of(gain, weight) > ERRORS * error_of_mean(gain, weight)
                 if (is_smaller & is_clear).any():
                     return True
     return not varies
@@ -555,15 +573,16 @@ def _classical(kind: str) -> Any:
     return PODRegressor(regressor="ridge") if kind == "linear" else PODRegressor()
 
 
-def _fit_on(estimator: Any, data: TrainingData, units: Units | None = None) -> None:
+def _fit_on(estimator: Any, data: TrainingData, units: Units | None = None, weight: FloatArray | None = None) -> None:
     """Fit an estimator to samples that have been read."""
     if isinstance(estimator, PODRegressor):
         # Without units, standardised targets that happen to be positive have no logarithms.
         nothing = np.zeros(data.targets.n_outputs + data.targets.n_scalars)
-        estimator._fit(data, units=(nothing, nothing) if units is None else units)
+        estimator._fit(data, units=(nothing, nothing) if units is None else units, weight=weight)
         return
     X: Any = data.inputs.params if data.spec.has_features else data.inputs
-    estimator.fit(X, _as_y(data.targets))
+    estimator.fit(X, _as_y(data.targets), **weight_option(estimator, weight))
+    end_if_interrupted(estimator)
 
 
 def _at_nodes(inputs: FieldSet, nodes: FloatArray) -> FieldSet:
@@ -598,17 +617,18 @@ def _likeness(first: FloatArray, coords: FloatArray) -> float:
     return float(one @ other) / size if size > 0 else 1.0
 
 
-def _unseen_predictions(estimator: Any, data: TrainingData) -> Predictions:
+def _unseen_predictions(estimator: Any, data: TrainingData, weight: FloatArray | None) -> Predictions:
     """Predict each sample by a model that was fitted without it."""
     if isinstance(estimator, PODRegressor):
-        return estimator._leave_one_out(data)
+        return estimator._leave_one_out(data, weight)
     n_samples = len(data.inputs)
     if n_samples < 2:
         raise FieldDataError("a base model needs at least 2 samples, got 1; set base=None.")
     parts: list[tuple[IntArray, Predictions]] = []
     for seen, held in KFold(min(_FOLDS, n_samples), shuffle=True, random_state=0).split(np.arange(n_samples)):
         model = clone(estimator)
-        _fit_on(model, TrainingData(data.inputs[seen], data.targets[seen], data.spec))
+        part = None if weight is None else weight[seen]
+        _fit_on(model, TrainingData(data.inputs[seen], data.targets[seen], data.spec), weight=part)
         parts.append((held, model._predict_values(data.inputs[held])))
     order = np.argsort(np.concatenate([held for held, _ in parts]))
     columns = [[getattr(found, name) for _, found in parts] for name in ("fields", "scalars")]
@@ -635,7 +655,7 @@ def _check_base_model(held: Held) -> None:
     held.need("spec_" in vars(held.get("estimator")), "estimator", "a fitted estimator")
     held.number("error", finite=False)
     held.flag("leaves_rest")
-    held.part("nodes", "_Numbering", optional=True)
+    held.part("nodes", "Numbering", optional=True)
     n_dims = held.get("estimator").spec_.n_dims
     for points, grid in (("points", "grid_shape"), ("target_points", "target_grid")):
         own = held.array(points, None, n_dims, optional=True)

@@ -15,7 +15,6 @@ import numpy as np
 import torch
 from sklearn.utils import check_random_state
 
-from skop._sklearn_compat import check_sample_weight
 from skop._typing import FloatArray, IntArray
 from skop.data import (
     FieldLoader,
@@ -30,10 +29,10 @@ from skop.data import (
     grid_spacing,
     iterate_rows,
     query_points,
-    refuse_mask,
 )
-from skop.estimators.classical._baselines import groups_of_same_inputs
+from skop.estimators._weights import check_weight
 from skop.estimators.classical._common_grid import MOST_GRID_AXES, on_grid, warn_of_resampling
+from skop.estimators.classical._copies import groups_of_same_inputs
 from skop.estimators.fitting._base_model import remainder_sizes, standardized
 from skop.estimators.fitting._callbacks import EpochCallbacks
 from skop.estimators.fitting._checkpoint import FitCheckpoints
@@ -69,7 +68,7 @@ from skop.training import (
 )
 from skop.training._runtime import isolated_randomness, pick_device, pick_dtype, thread_limit
 
-__all__ = ["AUTOMATIC_LOSSES", "FitSession", "check_logarithms", "check_weight", "objective_of", "trainer_config"]
+__all__ = ["AUTOMATIC_LOSSES", "FitSession", "check_logarithms", "objective_of", "trainer_config"]
 
 #: Meaning of ``loss="auto"`` for fields, and for scalars alone.
 AUTOMATIC_LOSSES = ("sobolev", "mse")
@@ -87,8 +86,6 @@ _TOO_FAR_FROM_ZERO = 1e4
 _IN_SINGLE_PRECISION = (1e-35, 1e35)
 #: Check predictions for NaN if any weight exceeds this.
 _LARGE_WEIGHT = 100.0
-#: Allowed range of the largest sample weight.
-_WEIGHTS = (1e-15, 1e15)
 #: Hold out a tenth of the samples to detect overfitting alone, if there are at least 100 samples and 8 epochs.
 _LEAST_JUDGED, _LEAST_EPOCHS, _JUDGED = 100, 8, 1 / 10
 
@@ -380,7 +377,8 @@ class FitSession:
         with isolated_randomness(self.rng, torch.device("cpu"), False):
             network = model._new_network(network_spec, geometry)
         if isinstance(network, CorrectionNetwork) and self.base.unseen is not None:
-            network.set_sizes(*remainder_sizes(self.base.unseen, standardized(data.targets, scalers), train))
+            targets = standardized(data.targets, scalers)
+            network.set_sizes(*remainder_sizes(self.base.unseen, targets, train, weight))
         if data.targets.elsewhere and not getattr(network, "supports_queries", False):
             raise FieldDataError(
                 f"{_other_points(data)}, but the network of this {type(model).__name__} on geometry {geometry!r} gives "
@@ -674,23 +672,6 @@ def check_logarithms(model: Any, targets: Targets, used: IntArray) -> None:
                 f"target_transform='log' needs positive values, but symmetries turn the components of {name}, "
                 f"which can change their sign; set target_transform=None, or declare no {name}."
             )
-
-
-def check_weight(sample_weight: Any, n_samples: int) -> FloatArray | None:
-    """Sample weights as an array, checked by scikit-learn's rules."""
-    if sample_weight is None:
-        return None
-    refuse_mask(sample_weight, "sample_weight")
-    weight = check_sample_weight(sample_weight, np.empty((n_samples, 1)), dtype=np.float64, ensure_non_negative=True)
-    if not weight.any():
-        raise FieldDataError("all sample weights are zero; at least one sample needs a positive weight.")
-    least, most = _WEIGHTS
-    if not least <= weight.max() <= most:
-        raise FieldDataError(
-            f"the largest sample weight is {weight.max():.1e}, which single precision cannot hold beside a loss; "
-            f"expected {least:g} to {most:g}. Divide the weights by their mean."
-        )
-    return weight
 
 
 def _other_points(data: TrainingData) -> str:

@@ -10,12 +10,9 @@ import numpy as np
 
 from skop._typing import FloatArray, IntArray
 from skop.data import FieldLoader, Predictions, Scalers, Targets, TrainingData
-from skop.estimators.classical._baselines import (
-    PODRegressor,
-    groups_of_same_inputs,
-    keep_their_distances,
-    nodes_correspond,
-)
+from skop.estimators.classical._baselines import PODRegressor
+from skop.estimators.classical._copies import groups_of_same_inputs
+from skop.estimators.classical._nodes import keep_their_distances, nodes_correspond
 from skop.estimators.fitting._base_model import BaseModel, standardized
 from skop.estimators.fitting._comparison import Comparison
 from skop.exceptions import FieldDataError, warn
@@ -80,7 +77,7 @@ class SessionBase:
             if not (inputs.in_memory and targets.in_memory):
                 inputs, targets = inputs.read(slice(None)), targets.read(slice(None))
             samples = replace(whole, inputs=inputs, targets=standardized(targets, scalers))
-            base, unseen = BaseModel.fit(model.base, samples, session.used, _units_of(scalers))
+            base, unseen = BaseModel.fit(model.base, samples, session.used, _units_of(scalers), session.weight)
             return base, unseen if resampler is None else on_grid_of(resampler, unseen, inputs)
 
         base, unseen, model._base_seconds = session.kept.base_model(fit)

@@ -27,7 +27,7 @@ from skop.estimators._field import FieldRegressor, fitted_attributes, restored_o
 from skop.estimators._options import SymmetryOptions, TrainingOptions
 from skop.estimators.files._file_checks import Held, checks
 from skop.estimators.fitting._base_model import BaseModel
-from skop.estimators.fitting._callbacks import EpochCallbacks, FitSeries, is_called_by_another_tool
+from skop.estimators.fitting._callbacks import EpochCallbacks
 from skop.estimators.fitting._checkpoint import FitCheckpoints, described_fit
 from skop.estimators.fitting._cost import CostEstimate, MeasuresCost, cheaper_settings
 from skop.estimators.fitting._session import FitSession
@@ -296,10 +296,9 @@ class OperatorRegressor(HasParts, CallbackSupportMixin, MeasuresCost, FieldRegre
         default="auto",
         kind='"auto", bool or int',
         text=(
-            'Amount of output on standard error. ``"auto"``: one line if the fit, or all fits of an ensemble '
-            "together, are expected to take more than a minute, unless another tool calls it, such as a search, a "
-            "cross-validation or a pipeline. False or 0: none. True or 1: a progress bar on a terminal, and a line "
-            "every few seconds elsewhere. 2: a line for each epoch."
+            'Amount of output on standard error. ``"auto"``: one line on a terminal or in a notebook if the fit is '
+            "expected to take more than a minute. False or 0: none. True or 1: a progress bar on a terminal, and a "
+            "line every few seconds elsewhere. 2: a line for each epoch."
         ),
     )
     training: TrainingOptions | None = param(
@@ -429,7 +428,7 @@ class OperatorRegressor(HasParts, CallbackSupportMixin, MeasuresCost, FieldRegre
         """Warn about parameters for meshes if X holds no meshes."""
         changed = self._changed(("input_fields", "target_fields", "cell_data"))
         # An estimator that wraps this one has already read the meshes and passes a FieldSet.
-        if changed and spec.kept_axes is None and spec.input_form != "fieldset":
+        if changed and spec.kept_axes is None and not spec.is_fieldset:
             words = ", ".join(f"{name}={value!r}" for name, value in changed.items())
             warn(f"{words} has no effect, since X holds no meshes; it names fields of meshes.", SkopWarning)
 
@@ -516,7 +515,7 @@ class OperatorRegressor(HasParts, CallbackSupportMixin, MeasuresCost, FieldRegre
             shared or each sample's own, if the network can be asked at any point: networks on points, DeepONet, and
             MNO's ``"gnot"`` and ``"oformer"`` on grids. The network is then trained at these points.
         sample_weight : array-like of shape (n,) or None, default=None
-            Weight of each sample in the loss and in the scalers; samples of weight 0 are not used.
+            Weight of each sample in the loss, the scalers and the base; samples of weight 0 are not used.
         params : DataFrame, dict of columns, array-like of shape (n, p) or None, default=None
             Global parameters of the runs beside fields or meshes, such as a design of experiments. Rows are matched
             with mesh files by the one column, or the index, that holds their paths, names or stems; without such names
@@ -543,9 +542,8 @@ class OperatorRegressor(HasParts, CallbackSupportMixin, MeasuresCost, FieldRegre
         OSError
             If `checkpoint_dir` cannot be written.
         KeyboardInterrupt
-            If the user interrupts before the first epoch is complete, or during a fit that was called by another tool,
-            such as a search, a cross-validation, a pipeline or an ensemble. Otherwise an interrupt ends the training,
-            and the best weights so far are kept.
+            If the user interrupts before the first epoch is complete. Later an interrupt ends the training with a
+            warning, and the best weights so far are kept.
         """
         return self._fit_data(X, y, sample_weight, params=params, checkpoint_dir=checkpoint_dir)
 
@@ -563,11 +561,7 @@ class OperatorRegressor(HasParts, CallbackSupportMixin, MeasuresCost, FieldRegre
         network = getattr(self, "module_", None)
         kept = network.shares_restored_on_failure() if isinstance(network, CorrectionNetwork) else nullcontext()
         with restored_on_failure(self), kept:
-            history = self._train(X, y, sample_weight, plan, params, checkpoint_dir)
-        if history.stopped == "interrupted" and is_called_by_another_tool():
-            # The interrupt must also end a search or a cross-validation, which would otherwise go on with a fold that
-            # was not trained to the end.
-            raise KeyboardInterrupt("training was interrupted")
+            self._train(X, y, sample_weight, plan, params, checkpoint_dir)
         return self
 
     def _train(
@@ -592,7 +586,7 @@ class OperatorRegressor(HasParts, CallbackSupportMixin, MeasuresCost, FieldRegre
         """Read the data, and prepare and train the network together with the other processes of a group."""
         if self._continues:
             self._check_continuation()
-        reset = not (self._continues and self.spec_.input_form == "table")
+        reset = not (self._continues and self.spec_.is_table)
         data = self._read(X, y, params=params, sample_weight=sample_weight, reset=reset)
         group.require_same(lambda: described_fit(self, data, sample_weight, plan, checkpoint_dir))
         kept = FitCheckpoints.of(checkpoint_dir, self, data, sample_weight, plan, group)
@@ -603,11 +597,7 @@ class OperatorRegressor(HasParts, CallbackSupportMixin, MeasuresCost, FieldRegre
             return History(stopped=self.stopped_)
         session = FitSession(self, data, sample_weight, plan, kept)
         session.prepare()
-        told: dict[str, Any] = {
-            "is_alone": not is_called_by_another_tool(within=FitSeries.run),
-            "cheaper": cheaper_settings(self, session.points),
-            "is_told": group.is_main,
-        }
+        told: dict[str, Any] = {"cheaper": cheaper_settings(self, session.points), "is_told": group.is_main}
         with kept.watching():
             with EpochCallbacks(self, X, y, sample_weight, params, **told) as callbacks:
                 session.train(callbacks)

@@ -104,7 +104,7 @@ def _import_onnx_helper() -> Any:
 def _samples(estimator: Any, X: Any) -> FieldSet:
     """Up to two samples as the network sees their points; made up where X is a table and is not given."""
     if X is None:
-        if estimator.spec_.role == "fields":
+        if estimator.spec_.has_fields:
             raise FieldDataError(
                 "export needs X, one sample or more in the form of the fit: the graph is for the points of these "
                 "samples, which the estimator does not hold."
@@ -112,7 +112,7 @@ def _samples(estimator: Any, X: Any) -> FieldSet:
         scaler = estimator.scalers_.params
         X = scaler.mean_ + scaler.scale_ * np.array([[0.0], [0.5]])
     with warnings.catch_warnings():
-        if estimator.spec_.role != "fields":
+        if not estimator.spec_.has_fields:
             # A table without column names, as the graph will get it.
             warnings.filterwarnings("ignore", message="X does not have valid feature names")
         inputs, _ = estimator._read_inputs(X)

@@ -20,20 +20,14 @@ from skop._jobs import workers_for
 from skop._optional import import_optional
 from skop._sklearn_compat import HasMethods, Interval, SequenceOf, StrOptions, fit_context, last_step
 from skop.data import DataSpec, FieldSet, Predictions, TrainingData, refuse_mask
-from skop.estimators._field import (
-    FieldRegressor,
-    checked_by_caller,
-    fitted_attributes,
-    restored_on_failure,
-    samples_with_weight,
-)
+from skop.estimators._field import FieldRegressor, checked_by_caller, fitted_attributes, restored_on_failure
 from skop.estimators._options import SymmetryOptions
 from skop.estimators._parts import by_chunks
+from skop.estimators._weights import check_weight, samples_with_weight
+from skop.estimators._wrapper import as_input, as_predictions
 from skop.estimators.classical._baselines import PODRegressor
 from skop.estimators.files._file_checks import Held, check_same_outputs, check_takes, checks, is_one_of, tried
-from skop.estimators.fitting._callbacks import is_called_by_another_tool
 from skop.estimators.fitting._checkpoint import computed_once
-from skop.estimators.fitting._session import check_weight
 from skop.estimators.operators._amo import AMORegressor
 from skop.estimators.operators._geomano import GeoMaNORegressor
 from skop.estimators.operators._lamo import LaMORegressor
@@ -42,13 +36,11 @@ from skop.estimators.selection._search import (
     Candidate,
     Samples,
     Search,
-    as_input,
-    as_predictions,
     make_candidates,
     make_folds,
 )
 from skop.exceptions import FieldDataError, ModelFileError, each_warning_once
-from skop.training import in_words, join_group
+from skop.training import in_words, is_watched, join_group
 
 __all__ = ["AutoRegressor", "classical_candidates", "leaderboard"]
 
@@ -101,8 +93,8 @@ class AutoRegressor(FieldRegressor):
         Seed of the folds, and of candidates without a seed of their own. With a time budget another speed of the
         machine can still change the choice.
     verbose : "auto", bool or int, default="auto"
-        Amount of output on standard error. ``"auto"``: one line about the plan if the budget is a minute or more,
-        unless another tool calls the fit. False or 0: none. True or 1: also a line with the smallest errors.
+        Amount of output on standard error. ``"auto"``: one line about the plan, on a terminal or in a notebook, if the
+        budget is a minute or more. False or 0: none. True or 1: also a line with the smallest errors.
 
     Attributes
     ----------
@@ -301,9 +293,10 @@ class AutoRegressor(FieldRegressor):
 
     def _say(self, level: int, words: str) -> None:
         """Write a line for the user, if it is not above the level that `verbose` asks for."""
-        verbose = 2 * int(self.verbose) if self.verbose != "auto" else int((self.max_time or 0.0) >= _SECONDS_EACH)
-        if self.verbose == "auto" and is_called_by_another_tool():
-            return
+        if self.verbose == "auto":
+            verbose = int((self.max_time or 0.0) >= _SECONDS_EACH and is_watched(sys.stderr))
+        else:
+            verbose = 2 * int(self.verbose)
         # Under pythonw there is no standard error.
         if verbose > level and sys.stderr is not None:
             print(f"{type(self).__name__}: {words}", file=sys.stderr, flush=True)

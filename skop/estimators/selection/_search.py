@@ -21,18 +21,18 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import GroupKFold, KFold
 from sklearn.utils.validation import has_fit_parameter
 
-from skop._optional import import_optional
-from skop._sklearn_compat import has_steps
 from skop._typing import FloatArray, IntArray
 from skop.data import DataSpec, FieldSet, Predictions, Targets, TrainingData
-from skop.estimators._field import checked_by_caller, fit_estimator, labels_of_groups, samples_at_once
+from skop.estimators._field import checked_by_caller, end_if_interrupted, samples_at_once
+from skop.estimators._weights import labels_of_groups
+from skop.estimators._wrapper import as_input, as_predictions, fit_estimator
 from skop.estimators.classical._baselines import OF_USE, PODRegressor
 from skop.estimators.fitting._base_model import shared_between_fits
 from skop.exceptions import FieldDataError, NonFinitePredictionError
 from skop.metrics import channel_sizes
 from skop.training import DIRECT_TRAINING, in_words
 
-__all__ = ["Candidate", "Samples", "Search", "as_input", "as_predictions", "make_candidates", "make_folds"]
+__all__ = ["Candidate", "Samples", "Search", "make_candidates", "make_folds"]
 
 #: Part of the time of the search for models without a time limit, if there are operators; a bound for slow ones.
 _MODELS = 0.5
@@ -170,13 +170,15 @@ class Samples:
         return values[:, 0] if self.spec.target_form.squeezes_channel else values
 
     def fit(self, model: Any) -> Any:
-        """Fit a model."""
+        """Fit a model; an interrupt ends the other fits too."""
         options: dict[str, Any] = {} if self.weight is None else {"sample_weight": self.weight}
         if self.checkpoint_dir is not None and has_fit_parameter(model, "checkpoint_dir"):
             options["checkpoint_dir"] = self.checkpoint_dir
         if self.groups is not None and len(np.unique(self.groups)) > 1 and has_fit_parameter(model, "groups"):
             options["groups"] = self.groups
-        return fit_estimator(model, as_input(model, self.inputs, self.spec, self.columns), self.y, **options)
+        fitted = fit_estimator(model, as_input(model, self.inputs, self.spec, self.columns), self.y, **options)
+        end_if_interrupted(fitted)
+        return fitted
 
     def predicted_by(self, model: Any) -> Predictions:
         """Predictions of a model at the points of the targets."""
@@ -184,28 +186,6 @@ class Samples:
         return as_predictions(
             model.predict(as_input(model, self.inputs, self.spec, self.columns), **options), len(self)
         )
-
-
-def as_input(model: Any, inputs: FieldSet, spec: DataSpec, columns: Any = None) -> Any:
-    """Inputs as a model takes them: tables of features, else FieldSets; a Pipeline gets any table as it came."""
-    is_pipeline = has_steps(model)
-    if spec.has_fields or (spec.has_parameters_alone and not is_pipeline):
-        return inputs
-    table = np.asarray(inputs.params)
-    # Names of a fit of the user's, or else those that the caller has seen.
-    columns = getattr(model, "feature_names_in_", columns if is_pipeline else None)
-    if columns is None:
-        return table
-    pandas = import_optional("pandas", purpose="pass the names of columns on")
-    return pandas.DataFrame(table, columns=columns)
-
-
-def as_predictions(found: Any, n_samples: int) -> Predictions:
-    """What a model has predicted: a FieldSet, with scalars or without, or an array of scalars."""
-    if isinstance(found, FieldSet):
-        scalars = None if found.params is None else np.asarray(found.params, dtype=np.float64)
-        return Predictions(np.asarray(found.values, dtype=np.float64), scalars)
-    return Predictions(None, np.asarray(found, dtype=np.float64).reshape(n_samples, -1))
 
 
 def make_folds(

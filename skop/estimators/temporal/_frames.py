@@ -16,8 +16,6 @@ from typing import Any, Self
 
 import meshio
 import numpy as np
-from sklearn.base import MetaEstimatorMixin, clone
-from sklearn.utils import check_random_state, get_tags
 
 from skop._sklearn_compat import fit_context
 from skop._typing import FloatArray
@@ -38,28 +36,28 @@ from skop.data import (
     read_templates,
     split_series,
 )
-from skop.estimators._field import FieldRegressor, checked_by_caller, fit_estimator
+from skop.estimators._field import FieldRegressor, checked_by_caller
+from skop.estimators._weights import check_weight, weight_option
+from skop.estimators._wrapper import WrappingRegressor, fit_estimator, goes_on
 from skop.estimators.files._file_checks import Held, checks, is_one_of
 from skop.estimators.fitting._checkpoint import passed_on, require_seed
 from skop.estimators.fitting._cost import CostEstimate, MeasuresCost, require_measurable
-from skop.estimators.fitting._session import check_logarithms, check_weight
+from skop.estimators.fitting._session import check_logarithms
 from skop.estimators.operators._base import OperatorRegressor
 from skop.exceptions import FieldDataError
 from skop.metrics import relative_l2_error
 from skop.training import TrainingPlan
 
-__all__ = ["BaseFrameRegressor", "continued", "goes_on", "join_frames", "repeat_samples"]
+__all__ = ["BaseFrameRegressor", "join_frames", "repeat_samples"]
 
 
-class BaseFrameRegressor(MeasuresCost, MetaEstimatorMixin, FieldRegressor):
+class BaseFrameRegressor(MeasuresCost, WrappingRegressor):
     """Base class of the estimators that fit another estimator on single frames.
 
     A subclass splits trajectories into frames, calls `_fit_estimator`, and defines `_predict_values`, which collects
     the outputs of `_predict_frame`.
     """
 
-    estimator: Any
-    estimator_: Any
     random_state: Any
     n_frames_: int
     #: How series of meshes are read and written, if the fit was on such.
@@ -267,20 +265,6 @@ class BaseFrameRegressor(MeasuresCost, MetaEstimatorMixin, FieldRegressor):
             require_seed(self, or_none=True)
         return partial(_fit_with_plan, **kept)
 
-    def _next_estimator(self) -> Any:
-        """Return an unfitted copy of the estimator, with a seed drawn from the random state if there is one.
-
-        With a `warm_start` of the estimator it is a copy of that of the last fit instead.
-        """
-        earlier = getattr(self, "estimator_", None)
-        if goes_on(self.estimator, earlier):
-            return continued(earlier, self.estimator)
-        estimator = clone(self.estimator)
-        if self.random_state is not None and "random_state" in estimator.get_params():
-            seed = check_random_state(self.random_state).randint(np.iinfo(np.int32).max)
-            estimator.set_params(random_state=int(seed))
-        return estimator
-
     # ------------------------------------------------------------------ prediction
     def _predict_frame(self, state: FieldSet) -> FloatArray:
         """Predict one frame ``(n, P, c)`` or ``(T, c)`` for each sample."""
@@ -290,6 +274,10 @@ class BaseFrameRegressor(MeasuresCost, MetaEstimatorMixin, FieldRegressor):
         if isinstance(predicted, FieldSet):
             return np.asarray(predicted.values)
         return np.reshape(predicted, (len(state), 1, -1))
+
+    def _predict_at(self, inputs: FieldSet, coords: Any) -> tuple[Predictions, FieldSet]:
+        """Predict all frames on the points of the inputs, which are the next ones too, and interpolate to others."""
+        return FieldRegressor._predict_at(self, inputs, coords)
 
     def _state(self, inputs: FieldSet) -> FieldSet:
         """Return the inputs of a prediction as fields; the columns of tables become channels of a single point."""
@@ -353,34 +341,18 @@ class BaseFrameRegressor(MeasuresCost, MetaEstimatorMixin, FieldRegressor):
         options["set_norm"] = _norm_of_frames(frames[0], sample_weight, units, scalar=kind == "scalar")
         return np.array([relative_l2_error(*pair, **options) for pair in zip(*frames, strict=True)])
 
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags = get_tags(self.estimator).input_tags
-        return tags
-
 
 def _fit_with_plan(
     estimator: Any, X: Any, y: Any, sample_weight: FloatArray | None, plan: TrainingPlan, **kept: Any
 ) -> None:
-    """Fit an estimator as its `fit` does, but an operator with another training plan.
+    """Fit an estimator as its `fit` does, but an operator with another training plan, and checkpoints if there are any.
 
     One that takes groups, such as `AutoRegressor` and `PODRegressor`, gets the trajectories.
-
-    Parameters
-    ----------
-    estimator : estimator
-        Estimator to fit.
-    X, y, sample_weight
-        Training data.
-    plan : TrainingPlan
-        Training plan.
-    **kept
-        Folder for checkpoints, if there is one.
     """
     if isinstance(estimator, OperatorRegressor):
         _fit_operator(estimator, X, y, sample_weight, plan, **kept)
         return
-    options = kept if sample_weight is None else {"sample_weight": sample_weight, **kept}
+    options = weight_option(estimator, sample_weight) | kept
     if plan.n_steps is not None and len(X) > plan.n_steps and "groups" in signature(estimator.fit).parameters:
         # Steps of one trajectory in the training would tell of the others that are left out.
         options = {"groups": np.arange(len(X)) // plan.n_steps, **options}
@@ -393,45 +365,6 @@ def _fit_operator(
 ) -> None:
     """Fit an operator with a training plan, in scikit-learn's context of a fit."""
     estimator._fit_data(X, y, sample_weight, plan, **kept)
-
-
-def goes_on(estimator: Any, fitted: Any) -> bool:
-    """Tell whether a fit of an estimator goes on from an earlier one.
-
-    Parameters
-    ----------
-    estimator : estimator
-        Estimator that another one wraps.
-    fitted : estimator or None
-        That of an earlier fit, if there was one.
-
-    Returns
-    -------
-    bool
-        Whether `warm_start` is set, in it or in one that it wraps, and the earlier one is of the same class.
-    """
-    flags = [value for name, value in estimator.get_params().items() if name.rpartition("__")[2] == "warm_start"]
-    return any(flags) and type(fitted) is type(estimator)
-
-
-def continued(fitted: Any, estimator: Any) -> Any:
-    """Return a copy of a fitted estimator with other parameters, to go on from it.
-
-    Parameters
-    ----------
-    fitted : estimator
-        Estimator of an earlier fit, which keeps its random state.
-    estimator : estimator
-        Estimator with the present parameters.
-
-    Returns
-    -------
-    estimator
-        Fitted estimator.
-    """
-    params = clone(estimator).get_params(deep=False)
-    params.pop("random_state", None)
-    return copy.deepcopy(fitted).set_params(**params)
 
 
 def _one_point(table: Any) -> FieldSet:
@@ -459,38 +392,12 @@ def _norm_of_frames(
 
 
 def repeat_samples(fields: FieldSet, count: int) -> FieldSet:
-    """Repeat each sample.
-
-    Parameters
-    ----------
-    fields : FieldSet
-        Samples.
-    count : int
-        Number of times that each sample appears in the result, one copy directly after the other.
-
-    Returns
-    -------
-    FieldSet
-        Repeated samples.
-    """
+    """Repeat each sample, with its copies directly after the other."""
     return fields[np.repeat(np.arange(len(fields)), count)]
 
 
 def join_frames(points: FieldSet, frames: list[FloatArray]) -> FieldSet:
-    """Build fields from the points of given samples and new values.
-
-    Parameters
-    ----------
-    points : FieldSet
-        Samples whose points are used; their values and global parameters are ignored.
-    frames : list of ndarray of shape (P_i, c)
-        New values of each sample.
-
-    Returns
-    -------
-    FieldSet
-        Fields on these points.
-    """
+    """Build fields from the points of given samples and new values of each one, (P_i, c)."""
     return points.with_values(np.concatenate(frames) if points.is_ragged else np.stack(frames))
 
 

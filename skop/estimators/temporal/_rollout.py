@@ -138,6 +138,8 @@ class RolloutRegressor(BaseFrameRegressor):
         self.noise = noise
         self.random_state = random_state
 
+    _takes_other_points = False
+
     @property
     def n_steps_(self) -> int:
         """Number of frames of a prediction."""

@@ -330,11 +330,6 @@ class TimeConditionedRegressor(BaseFrameRegressor):
         frames = [np.asarray(predictions.fields) for predictions, _ in found]
         return self._as_predictions(frames), found[0][1]
 
-    @property
-    def _takes_other_points(self) -> bool:  # type: ignore[override]
-        """Whether y may be on other points than X."""
-        return bool(getattr(self.estimator, "_takes_other_points", False))
-
     def error_by_time(self, X: Any, y: Any = None, sample_weight: Any = None, *, params: Any = None) -> FloatArray:
         """Return the error of each frame.
 

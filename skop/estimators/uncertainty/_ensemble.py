@@ -8,28 +8,26 @@ from typing import Any, Self
 
 import numpy as np
 from joblib import Parallel, delayed, effective_n_jobs
-from sklearn.base import MetaEstimatorMixin, clone
-from sklearn.utils import check_random_state, get_tags
-from sklearn.utils.validation import check_is_fitted
+from sklearn.base import clone
+from sklearn.utils import check_random_state
 
 from skop._jobs import workers_for
 from skop._sklearn_compat import HasMethods, Interval, fit_context, last_step
 from skop._typing import FloatArray
-from skop.data import FieldSet, Predictions, Targets
-from skop.estimators._field import FieldRegressor
+from skop.data import FieldSet, Predictions
+from skop.estimators._field import FieldRegressor, end_if_interrupted
 from skop.estimators._parts import by_chunks
+from skop.estimators._wrapper import WrappingRegressor, continued, goes_on
 from skop.estimators.files._file_checks import Held, check_same_outputs, checks
 from skop.estimators.fitting._base_model import shared_between_fits
-from skop.estimators.fitting._callbacks import FitSeries, is_called_by_another_tool
 from skop.estimators.fitting._checkpoint import passed_on, require_seed
 from skop.estimators.fitting._cost import CostEstimate, MeasuresCost, require_measurable
-from skop.estimators.temporal._frames import continued, goes_on
 from skop.exceptions import FieldDataError, each_warning_once
 
 __all__ = ["EnsembleRegressor"]
 
 
-class EnsembleRegressor(MeasuresCost, MetaEstimatorMixin, FieldRegressor):
+class EnsembleRegressor(MeasuresCost, WrappingRegressor):
     """Fit an estimator several times from different random states and average the predictions.
 
     On small training sets, training one network for longer leads to overfitting, while the mean of several short
@@ -155,14 +153,10 @@ class EnsembleRegressor(MeasuresCost, MetaEstimatorMixin, FieldRegressor):
             members[: len(earlier)] = [continued(member, self.estimator) for member in earlier]
         given = {"sample_weight": sample_weight, "params": params}
         options = {name: value for name, value in given.items() if value is not None} | kept
-        name, together = type(self).__name__, min(self.n_members, effective_n_jobs(self.n_jobs))
-        first_series = FitSeries(name, self.n_members, together, is_alone=not is_called_by_another_tool())
-        # Of fits at the same time only the first one prints how long all will take.
-        silent = FitSeries(name, self.n_members, together, is_alone=False)
-        series = [first_series, *[first_series if together == 1 else silent] * (self.n_members - 1)]
         with each_warning_once(), shared_between_fits():
             self.estimators_ = Parallel(n_jobs=workers_for(self.n_jobs, self.n_members))(
-                delayed(part.run)(member.fit, X, y, **options) for part, member in zip(series, members, strict=True)
+                delayed(_fit_member)(member, X, y, options, is_first=number == 0)
+                for number, member in enumerate(members)
             )
         first = self.estimators_[0]
         self.spec_, self.coords_, self.n_features_in_ = first.spec_, first.coords_, first.n_features_in_
@@ -206,28 +200,15 @@ class EnsembleRegressor(MeasuresCost, MetaEstimatorMixin, FieldRegressor):
             Standard deviation over the members; only if `return_std` is True. Meshes of the spread hold the fields
             ``<field>_spread``, which are written into the meshes of the mean too.
         """
-        with each_warning_once():
-            inputs, points, meshes = self._read_query(X, coords, params)
-            self._warn_if_outside(inputs, X)
-            found, places = self._members_at(inputs, points)
-        target = places, meshes
-        first, labels = self.estimators_[0], self._labels(X)
-        mean = first._restore(_over_members(found, np.mean), *target, labels)
         if not return_std:
-            return mean
-        return mean, first._restore_spread(mean, _over_members(found, np.std), *target, labels)
+            return super().predict(X, coords, params=params)
 
-    def _read_inputs(self, X: Any, *options: Any) -> tuple[FieldSet, list[Any] | None]:
-        """Read the X of a prediction, as the members do if they were fitted on time series of meshes."""
-        check_is_fitted(self)
-        reader: Any = self.estimators_[0] if hasattr(self.estimators_[0], "series_") else super()
-        return reader._read_inputs(X, *options)
+        def ask(inputs: FieldSet, points: Any) -> tuple[list[Predictions], FieldSet]:
+            """Mean of the members and their standard deviation."""
+            found, places = self._members_at(inputs, points)
+            return [_over_members(found, statistic) for statistic in (np.mean, np.std)], places
 
-    def _read_scored(self, X: Any, y: Any, *options: Any) -> tuple[FieldSet, Targets]:
-        """Read the X and y of a score, as the members do if they were fitted on time series of meshes."""
-        check_is_fitted(self)
-        reader: Any = self.estimators_[0] if hasattr(self.estimators_[0], "series_") else super()
-        return reader._read_scored(X, y, *options)
+        return self._answered(X, coords, params, ask)
 
     def _members_at(self, inputs: FieldSet, coords: Any) -> tuple[Sequence[Predictions], FieldSet]:
         """Predictions of the members where asked, and their points."""
@@ -254,20 +235,24 @@ class EnsembleRegressor(MeasuresCost, MetaEstimatorMixin, FieldRegressor):
         return _over_members(found, np.mean), places[0]
 
     @property
-    def _takes_other_points(self) -> bool:  # type: ignore[override]
-        """Whether y may be on other points than X."""
-        member = self.estimators_[0] if hasattr(self, "estimators_") else self.estimator
-        return bool(getattr(member, "_takes_other_points", False))
+    def _series_part(self) -> Any:
+        """The first member, if the fit was on time series of meshes."""
+        first = getattr(self, "estimators_", [None])[0]
+        return first if hasattr(first, "series_") else None
 
     @property
     def _n_components(self) -> int | None:
         """Number of channels of a frame if the members predict frames; None otherwise."""
         return self.estimators_[0]._n_components
 
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags = get_tags(self.estimator).input_tags
-        return tags
+
+def _fit_member(member: Any, X: Any, y: Any, options: dict[str, Any], *, is_first: bool) -> Any:
+    """Fit a member, of which the first one alone says how long it will take."""
+    params = {} if is_first else member.get_params()
+    told = {name: held for name, held in params.items() if name.rpartition("__")[2] == "verbose" and held == "auto"}
+    member.set_params(**dict.fromkeys(told, False)).fit(X, y, **options)
+    end_if_interrupted(member)
+    return member.set_params(**told)
 
 
 def _over_members(predictions: Sequence[Predictions], statistic: Callable[..., Any]) -> Predictions:

@@ -1,0 +1,88 @@
+"""Weights of the samples of a fit, and their groups.
+
+Notation: n samples.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from sklearn.utils.validation import has_fit_parameter
+
+from skop._sklearn_compat import check_sample_weight
+from skop._typing import FloatArray
+from skop.data import TrainingData, refuse_mask
+from skop.exceptions import FieldDataError
+
+__all__ = ["check_weight", "labels_of_groups", "samples_with_weight", "weight_option"]
+
+#: Allowed range of the largest sample weight.
+_WEIGHTS = (1e-15, 1e15)
+
+
+def check_weight(sample_weight: Any, n_samples: int) -> FloatArray | None:
+    """Sample weights as an array, checked by scikit-learn's rules."""
+    if sample_weight is None:
+        return None
+    refuse_mask(sample_weight, "sample_weight")
+    weight = check_sample_weight(sample_weight, np.empty((n_samples, 1)), dtype=np.float64, ensure_non_negative=True)
+    if not weight.any():
+        raise FieldDataError("all sample weights are zero; at least one sample needs a positive weight.")
+    least, most = _WEIGHTS
+    if not least <= weight.max() <= most:
+        raise FieldDataError(
+            f"the largest sample weight is {weight.max():.1e}, which single precision cannot hold beside a loss; "
+            f"expected {least:g} to {most:g}. Divide the weights by their mean."
+        )
+    return weight
+
+
+def weight_option(estimator: Any, weight: FloatArray | None) -> dict[str, Any]:
+    """Return the argument of a fit that weights are, if there are any; refuse them if the fit takes none."""
+    if weight is None:
+        return {}
+    if not has_fit_parameter(estimator, "sample_weight"):
+        raise FieldDataError(
+            f"sample_weight was given, but the fit of {type(estimator).__name__} takes none; leave it out, or use an "
+            "estimator whose fit takes it."
+        )
+    return {"sample_weight": weight}
+
+
+def samples_with_weight(data: TrainingData, sample_weight: Any) -> TrainingData:
+    """Return the samples of a fit whose weight is not zero, by their own names; all if the weights are no weights."""
+    kept = np.flatnonzero(np.ones(len(data.inputs)) if sample_weight is None else np.asarray(sample_weight))
+    if len(kept) in (0, len(data.inputs)) or np.shape(sample_weight) != (len(data.inputs),):
+        return data
+    names = data.names or [f"sample {number}" for number in range(len(data.inputs))]
+    return replace(
+        data,
+        inputs=data.inputs[kept],
+        targets=data.targets[kept],
+        input_extremes=None if data.input_extremes is None else data.input_extremes[kept],
+        target_extremes=None if data.target_extremes is None else data.target_extremes[kept],
+        names=tuple(names[number] for number in kept),
+    )
+
+
+def labels_of_groups(groups: Any, n_samples: int) -> Any:
+    """Labels (n,) of groups as an array, one for each sample, that are neither masked nor missing; None without."""
+    if groups is None:
+        return None
+    refuse_mask(groups, "groups")
+    labels = np.asarray(groups)
+    if labels.shape != (n_samples,):
+        raise FieldDataError(f"groups has shape {labels.shape}, expected ({n_samples},): one label for each sample.")
+    try:
+        # NaN differs from itself.
+        is_whole = len(np.unique(labels)) > 0 and all(label == label for label in labels.tolist())
+    except TypeError:
+        is_whole = False
+    if len(labels) and not is_whole:
+        raise FieldDataError(
+            "groups has missing labels, such as None or NaN, or both texts and numbers; give each sample a label of "
+            "one kind."
+        )
+    return labels

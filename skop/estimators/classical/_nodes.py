@@ -1,0 +1,182 @@
+"""How the nodes of samples with points of their own are numbered, and whether they correspond.
+
+Notation: n samples, P points, d dimensions.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from scipy.spatial import KDTree
+from scipy.spatial.distance import pdist
+
+from skop._typing import FloatArray, IntArray
+from skop.data import FieldSet
+from skop.estimators.files._file_checks import Held, checks
+from skop.estimators.files._persistence import KNOWN
+from skop.exceptions import FieldDataError, warn
+
+__all__ = ["Numbering", "keep_their_distances", "nodes_correspond"]
+
+#: Nodes correspond if the mean correlation of their distances exceeds this.
+_ALIKE = 0.5
+#: Neighbours of a node, and the multiple of their distance beyond which they are torn apart in another sample.
+_NEIGHBOURS, _TORN = 8, 4.0
+#: Relative differences up to this are rounding.
+_ROUNDING = 1e-13
+#: Largest part of nodes that may be torn off, and number of points below which this is not tested.
+_MOST_TORN, _FEWEST_POINTS = 0.1, 24
+
+
+def nodes_correspond(inputs: FieldSet) -> bool:
+    """Tell whether the nodes of samples are the same or correspond, so that PODRegressor can relate them.
+
+    Parameters
+    ----------
+    inputs : FieldSet
+        Samples with the same number of points.
+
+    Returns
+    -------
+    bool
+        False if some samples have their points numbered in another order.
+    """
+    if inputs.shared_coords:
+        return True
+    try:
+        return Numbering.from_fit(inputs.coords).is_known
+    except FieldDataError:
+        return False
+
+
+def keep_their_distances(inputs: FieldSet) -> bool:
+    """Tell whether distances between nodes are alike in all samples, as those of nodes that correspond.
+
+    Parameters
+    ----------
+    inputs : FieldSet
+        n samples with the same number of points.
+
+    Returns
+    -------
+    bool
+        Whether distances between nodes of the other samples correlate with those of the first. Between points drawn at
+        random for each sample they do not.
+    """
+    if inputs.shared_coords or inputs.n_points[0] < 3:
+        return True
+    nodes, rows = (np.unique(np.linspace(0, n - 1, 64).astype(int)) for n in (inputs.n_points[0], len(inputs)))
+    distances = np.stack([pdist(np.asarray(inputs.coords[row], dtype=np.float64)[nodes]) for row in rows])
+    distances -= distances.mean(axis=1, keepdims=True)
+    sizes = np.linalg.norm(distances, axis=1)
+    products = distances[1:] @ distances[0]
+    found = np.divide(products, sizes[1:] * sizes[0], out=np.zeros(len(products)), where=sizes[1:] * sizes[0] > 0)
+    return bool(found.mean() > _ALIKE)
+
+
+@dataclass(frozen=True, eq=False)
+class Numbering:
+    """How the nodes of samples with points of their own are numbered.
+
+    Attributes
+    ----------
+    first : ndarray of shape (P, d)
+        Points of the first training sample.
+    nearest : ndarray of int, shape (P,)
+        Nearest node of each one.
+    reach : ndarray of shape (P,)
+        Distances up to which both remain neighbours in another sample of the same size.
+    is_known : bool
+        Whether the nodes of all training samples correspond.
+    """
+
+    first: FloatArray
+    nearest: IntArray
+    reach: FloatArray
+    is_known: bool
+
+    @classmethod
+    def from_fit(cls, coords: FloatArray) -> Numbering:
+        """Describe the nodes of training samples (n, P, d)."""
+        first = np.asarray(coords[0], dtype=np.float64)
+        distances, near = KDTree(first).query(first, min(_NEIGHBOURS + 1, len(first)))
+        distances, near = distances.reshape(len(first), -1), near.reshape(len(first), -1)
+        # Points that coincide are listed in any order.
+        nearest = np.where(near[:, 0] == np.arange(len(first)), near[:, min(1, near.shape[1] - 1)], near[:, 0])
+        found = cls(first, nearest, _TORN * distances[:, -1], True)
+        found._refuse_same_points(coords)
+        return replace(found, is_known=not (found._torn(coords) > _MOST_TORN).any())
+
+    def warn_of_other_nodes(self, coords: FloatArray, *, has_grid: bool = False) -> None:
+        """Warn if the nodes of training samples (n, P, d) do not correspond; on a grid only if most of them do."""
+        if self.is_known:
+            return
+        torn = np.flatnonzero(self._torn(coords) > _MOST_TORN)
+        if has_grid and 2 * len(torn) > len(coords):
+            return
+        outcome = (
+            "PODRegressor takes points of the same number for the same node, so that its predictions will be poor; "
+            "number the points alike, set grid='auto', or use an operator for points, such as LaMORegressor."
+        )
+        if has_grid:
+            outcome = "All samples are therefore interpolated to a common grid; number the points alike to avoid it."
+        warn(
+            f"the points of {len(torn)} of {len(coords)} samples, such as that of index {torn[0]}, are numbered in "
+            f"another order than those of the first: nodes that are neighbours there lie far apart here. {outcome}"
+        )
+
+    def check(self, coords: FloatArray) -> None:
+        """Refuse samples (n, P, d) whose points are numbered in another order than those of the fit."""
+        self._refuse_same_points(coords)
+        if not self.is_known:
+            return
+        torn = np.flatnonzero(self._torn(coords) > _MOST_TORN)
+        if len(torn):
+            raise FieldDataError(
+                f"the points of the sample of index {torn[0]} are numbered in another order than those of the fit: "
+                "nodes that were neighbours lie far apart. PODRegressor takes points of the same number for the same "
+                "node; number the points as in the fit, or use an operator for points, such as LaMORegressor."
+            )
+
+    def _torn(self, coords: FloatArray) -> FloatArray:
+        """Part of the nodes of each sample that lie far from the node that was next to them."""
+        if len(self.first) < _FEWEST_POINTS:
+            return np.zeros(len(coords))
+        size = np.linalg.norm(np.ptp(self.first, axis=0))
+        found = np.empty(len(coords))
+        for number, sample in enumerate(np.asarray(coords, dtype=np.float64)):
+            stretch = np.linalg.norm(np.ptp(sample, axis=0)) / size if size > 0 else 1.0
+            apart = np.linalg.norm(sample - sample[self.nearest], axis=1)
+            found[number] = (apart > self.reach * max(stretch, _ROUNDING)).mean()
+        return found
+
+    def _refuse_same_points(self, coords: FloatArray) -> None:
+        """Refuse a sample with the points of the first training sample in another order."""
+        tolerance = 1e-6 * float(np.ptp(self.first, axis=0).max(initial=0.0))
+        ordered = np.sort(self.first, axis=0)
+        for number, sample in enumerate(np.asarray(coords, dtype=np.float64)):
+            is_same = np.abs(sample - self.first).max() <= tolerance
+            if is_same or np.abs(np.sort(sample, axis=0) - ordered).max() > tolerance:
+                continue
+            if KDTree(self.first).query(sample)[0].max() <= tolerance:
+                raise FieldDataError(
+                    f"the sample of index {number} has the same points as the first sample of the fit, but numbered "
+                    "in another order. PODRegressor takes points of the same number for the same node; sort the points "
+                    "and values of all samples alike, for instance by np.lexsort(coords.T)."
+                )
+
+
+# Files of earlier versions have the second name.
+KNOWN.update(dict.fromkeys((Numbering.__name__, "_Numbering"), Numbering))
+
+
+# ---------------------------------------------------------------------- what a file must hold
+@checks("Numbering")
+def _check_numbering(held: Held) -> None:
+    """Check the numbering of nodes from a file."""
+    first = held.array("first", None, None)
+    nearest = held.array("nearest", len(first), whole=True)
+    held.need(bool(((nearest >= 0) & (nearest < len(first))).all()), "nearest", "numbers of nodes")
+    held.array("reach", len(first))
+    held.flag("is_known")

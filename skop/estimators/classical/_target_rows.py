@@ -1,0 +1,183 @@
+"""Targets as rows of numbers, in units in which all outputs have the same weight, and errors as `score` measures them.
+
+Notation: n samples, P points, c channels, s scalars.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from skop._typing import FloatArray, IntArray
+from skop.data import Predictions, Targets
+from skop.estimators.classical._components import Decomposition, mean_of, of_others, variance_of
+from skop.metrics import channel_sizes
+
+__all__ = ["TargetRows", "deviation", "errors_of_outputs", "own_spreads", "rounding_of", "spreads"]
+
+#: Smallest positive number.
+_TINY = float(np.finfo(float).tiny)
+#: Relative differences up to this are rounding.
+_ROUNDING = 1e-13
+
+
+class TargetRows:
+    """Targets as one row per sample, with scalars last, and their errors as `score` measures them.
+
+    Errors of logarithms are absolute, since they are relative ones of the targets.
+    """
+
+    def __init__(self, targets: Targets, weight: FloatArray | None = None, *, is_log: bool = False) -> None:
+        self.weight = weight
+        turn: Any = np.log if is_log else np.asarray
+        scalars = None if targets.scalars is None else turn(np.asarray(targets.scalars, dtype=np.float64))
+        self.channel_unit: FloatArray = np.ones(0)
+        self.scalar_unit: FloatArray = np.ones(0)
+        #: Units over the sizes by which a score divides.
+        self.field_ratio: FloatArray = np.ones(0)
+        self.scalar_ratio: FloatArray = np.ones(0)
+        self.norms: FloatArray | None = None
+        parts = []
+        if targets.field is not None:
+            values = turn(np.asarray(targets.field.values, dtype=np.float64))
+            self.channel_unit = spreads(values, rounding_of(targets.field.values), weight)
+            sizes = np.ones(values.shape[-1]) if is_log else _sizes(values, weight)
+            rows = (values / self.channel_unit).reshape(len(values), -1)
+            self.field_ratio = np.tile(self.channel_unit / sizes, values.shape[1])
+            norms = np.sqrt(((rows * self.field_ratio) ** 2).sum(axis=1))
+            self.norms = np.where(norms > 0, norms, np.sqrt(mean_of(norms**2, weight)) or 1.0)
+            if is_log:
+                self.norms = np.full(len(rows), rows.shape[1] ** 0.5)
+            parts.append(rows)
+        if scalars is not None:
+            rounding = rounding_of(targets.scalars)
+            self.scalar_unit = spreads(scalars[:, None], rounding, weight)
+            sizes = np.ones(scalars.shape[1]) if is_log else _sizes(scalars[:, None], weight)
+            if parts:
+                # Each scalar has as much weight as the whole field, so that the components represent both.
+                spread = own_spreads(scalars[:, None], rounding, weight)
+                self.scalar_unit = spread / (np.sqrt(variance_of(parts[0], weight).sum()) or 1.0)
+            parts.append(scalars / self.scalar_unit)
+            self.scalar_ratio = self.scalar_unit / sizes
+            self.squares = ((np.ones_like(scalars) if is_log else scalars / sizes) ** 2).sum(axis=1)
+        self.products: FloatArray | None = None
+        self.rows = np.concatenate(parts, axis=1)
+
+    def measure(self, parts: Decomposition, kept: int | None = None) -> tuple[FloatArray, Any, Any]:
+        """Weights of the samples, and the errors of residuals of the leading coefficients of those that are kept.
+
+        One is that of all outputs, the other that of each channel and scalar.
+        """
+        norms, size, n = self.norms, len(self.field_ratio), len(self.rows)
+        is_plain = len(self.channel_unit) == 1 and not len(self.scalar_ratio)
+        if kept is None:
+            self.products = None if is_plain or not size else parts.products(self.field_ratio)
+        products = self.products if self.products is None else self.products[:kept, :kept]
+        coefficients = parts.coefficients[:, :kept]
+        numbers = parts.columns(slice(size, None)) * self.scalar_ratio
+        # What the components do not hold is predicted by the mean of the other samples.
+        whole = ((parts.centred[:, :size] * self.field_ratio) ** 2).sum(axis=1)
+        inside = coefficients if products is None else coefficients @ products
+        outside = whole - (inside * coefficients).sum(axis=1)
+        outside = np.where(outside > 1e-12 * whole, outside, 0.0) * np.ravel(of_others(n, self.weight)) ** 2
+
+        def error(residuals: FloatArray, samples: IntArray) -> float:
+            if not np.isfinite(residuals).all():
+                return np.inf
+            count, errors = residuals.shape[1], []
+            weight = None if self.weight is None else self.weight[samples]
+            if norms is not None:
+                weighted = residuals if products is None else residuals @ products[:count, :count]
+                squares = np.maximum((weighted * residuals).sum(axis=1), 0.0) + outside[samples]
+                errors.append(float(mean_of(np.sqrt(squares) / norms[samples], weight)))
+            if numbers.shape[1]:
+                left, true = (residuals @ numbers[:count]) ** 2, self.squares[samples]
+                if weight is not None:
+                    left, true = weight[:, np.newaxis] * left, weight * true
+                errors.append(float(np.sqrt(left.sum() / (float(true.sum()) or 1.0))))
+            return float(np.mean(errors))
+
+        n_channels = len(self.channel_unit) if size else 0
+        if n_channels + numbers.shape[1] < 2:
+            each = None
+        else:
+            grams = [
+                own @ own.T for own in (parts.columns(slice(k, size, n_channels), kept) for k in range(n_channels))
+            ]
+
+            def each(residuals: FloatArray) -> FloatArray:
+                if not np.isfinite(residuals).all():
+                    return np.full(n_channels + numbers.shape[1], np.inf)
+                count = residuals.shape[1]
+                squares = [np.vdot(residuals @ gram[:count, :count], residuals) for gram in grams]
+                squares += np.square(residuals @ numbers[:count]).sum(axis=0).tolist()
+                return np.sqrt(np.maximum(squares, 0.0))
+
+        weights = np.full(n, 1.0 / n) if norms is None else 1.0 / (n * norms)
+        return weights if self.weight is None else self.weight * weights, error, each
+
+    def error_of(self, targets: Targets, found: Predictions, chosen: Any) -> float:
+        """Error of predictions of all samples, as that of the residuals of those that are chosen."""
+        errors: list[float] = []
+        weight = None if self.weight is None else self.weight[chosen]
+        if found.fields is not None and targets.field is not None:
+            left = (np.asarray(targets.field.values, dtype=np.float64) - found.fields) / self.channel_unit
+            rows = left.reshape(len(left), -1) * self.field_ratio
+            errors.append(float(mean_of((np.linalg.norm(rows, axis=1) / self.norms)[chosen], weight)))
+        if found.scalars is not None:
+            left = (np.asarray(targets.scalars, dtype=np.float64) - found.scalars) / self.scalar_unit
+            left, true = (left * self.scalar_ratio)[chosen], self.squares[chosen]
+            if weight is not None:
+                left, true = np.sqrt(weight)[:, np.newaxis] * left, weight * true
+            errors.append(float(np.linalg.norm(left)) / (float(np.sqrt(true.sum())) or 1.0))
+        return float(np.mean(errors))
+
+
+def errors_of_outputs(targets: Targets, found: Predictions, weight: FloatArray | None) -> FloatArray:
+    """Relative error of each channel and scalar of predictions of samples."""
+    errors: list[float] = []
+    for own, true in ((found.fields, targets.field and targets.field.values), (found.scalars, targets.scalars)):
+        if own is not None:
+            parts = [np.asarray(true, dtype=np.float64) - own, np.asarray(true)]
+            if weight is not None:
+                root = np.sqrt(weight).reshape(-1, *[1] * (own.ndim - 1))
+                parts = [root * part for part in parts]
+            squares = [np.square(part).reshape(-1, part.shape[-1]).sum(axis=0) for part in parts]
+            errors += np.sqrt(squares[0] / np.maximum(squares[1], _TINY)).tolist()
+    return np.array(errors)
+
+
+def rounding_of(values: Any) -> float:
+    """Relative size of differences that are rounding, in numbers of some precision; in double precision without any."""
+    kind = np.dtype(getattr(values, "dtype", np.float64))
+    return max(_ROUNDING, 2 * float(np.finfo(kind).eps)) if kind.kind == "f" else _ROUNDING
+
+
+def spreads(values: FloatArray, rounding: float, weight: FloatArray | None = None) -> FloatArray:
+    """Units in which each of several channels (n, P, c) has the same weight; one for a single channel."""
+    return np.ones(1) if values.shape[-1] == 1 else own_spreads(values, rounding, weight)
+
+
+def own_spreads(values: FloatArray, rounding: float, weight: FloatArray | None = None) -> FloatArray:
+    """Standard deviations of channels (n, P, c); the largest value of one that is constant up to rounding, or 1.
+
+    In this unit the rounding stays as small, and predictions are the constant.
+    """
+    spread, size = deviation(values, weight), np.abs(values).max(axis=(0, 1), initial=0.0)
+    return np.where(spread > rounding * size, spread, np.where(size > 0, size, 1.0))
+
+
+def deviation(values: FloatArray, weight: FloatArray | None) -> FloatArray:
+    """Standard deviation over all samples and points (n, P, c)."""
+    if weight is None:
+        return np.asarray(values.std(axis=(0, 1)))
+    centred = values - mean_of(values, weight).mean(axis=0)
+    return np.asarray(np.sqrt(mean_of(centred**2, weight).mean(axis=0)))
+
+
+def _sizes(values: FloatArray, weight: FloatArray | None) -> FloatArray:
+    """Sizes of several channels by which a score divides; one for a single channel."""
+    if values.shape[-1] == 1 or not values.any():
+        return np.ones(values.shape[-1])
+    return channel_sizes(values, kind="field", sample_weight=weight)
