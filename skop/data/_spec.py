@@ -179,8 +179,8 @@ class DataSpec:
     channel_names : tuple of str or None, default=None
         Names of the input channels.
     input_fields : tuple of str or None, default=None
-        Fields of meshes, or arrays or columns of a file, that are the inputs; None when X was neither, or the geometry of
-        meshes alone.
+        Fields of meshes, or arrays or columns of a file, that are the inputs; None when X was neither, or the geometry
+        of meshes alone.
     target_points : {"inputs", "shared", "own"}, default="inputs"
         Points of the target field: those of the inputs, others that all samples share, or others of each sample.
     target_grid : tuple of int or None, default=None
