@@ -37,20 +37,13 @@ _SHOWN = 3
 
 @dataclass(frozen=True)
 class Labels:
-    """What the rows of a table are called, apart from their order.
+    """What the rows of a table are called, apart from their order."""
 
-    Attributes
-    ----------
-    files : tuple of str or None, default=None
-        Paths, file names or stems, one for each row.
-    numbers : tuple of int or None, default=None
-        Numbers of the rows in the index of a DataFrame, if these are not 0 to n - 1.
-    place : str, default="its index"
-        Source of the labels, for messages.
-    """
-
+    #: Paths, file names or stems, one for each row.
     files: tuple[str, ...] | None = None
+    #: Numbers of the rows in the index of a DataFrame, if these are not 0 to n - 1.
     numbers: tuple[Any, ...] | None = None
+    #: Source of the labels, for messages.
     place: str = "its index"
 
 

@@ -18,14 +18,7 @@ import numpy as np
 from sklearn.utils.validation import check_array, validate_data
 
 from skop._typing import FloatArray
-from skop.data._checks import (
-    check_finite,
-    check_names,
-    check_not_empty,
-    describe,
-    find_geometry,
-    refuse_length,
-)
+from skop.data._checks import check_finite, check_names, check_not_empty, describe, find_geometry, refuse_length
 from skop.data._fieldset import FieldSet
 from skop.data._mesh_predictions import restore_unused_rows
 from skop.data._pairing import check_index
@@ -42,7 +35,6 @@ from skop.data._targets import (
 )
 from skop.data.forms import as_list, form_named, form_of, read_fields
 from skop.data.forms.meshes import MeshReading, field_names, in_plane, on_meshes, open_inputs, open_points
-from skop.data.forms.points import LIST, warn_if_ambiguous
 from skop.data.forms.table import (
     Design,
     as_runs,
@@ -65,30 +57,20 @@ __all__ = ["TrainingData", "read", "read_inputs", "read_query", "read_scored", "
 
 @dataclass(frozen=True)
 class TrainingData:
-    """X and y of a fit, converted to a common form.
+    """X and y of a fit, converted to a common form."""
 
-    Attributes
-    ----------
-    inputs : FieldSet
-        Coordinates, fields and global parameters; a table of features becomes the global parameters of a single point.
-    targets : Targets
-        Target fields on the same points or on others, scalars, or both.
-    spec : DataSpec
-        Form and sizes of the data.
-    input_extremes, target_extremes : Extremes or None, default=None
-        Statistics of the values of each sample; None without fields.
-    names : tuple of str or None, default=None
-        Files of the meshes, or ``"mesh 0"`` and so on; None if X was not meshes.
-    mesh : meshio.Mesh or None, default=None
-        Mesh without data that all samples of the target field share, if y was meshes and X was not.
-    """
-
+    #: Coordinates, fields and global parameters; a table of features becomes the global parameters of a single point.
     inputs: FieldSet
+    #: Target fields on the same points or on others, scalars, or both.
     targets: Targets
+    #: Form and sizes of the data.
     spec: DataSpec
+    #: Statistics of the values of each sample; None without fields.
     input_extremes: Extremes | None = None
     target_extremes: Extremes | None = None
+    #: Files of the meshes, or ``"mesh 0"`` and so on; None if X was not meshes.
     names: tuple[str, ...] | None = None
+    #: Mesh without data that all samples of the target field share, if y was meshes and X was not.
     mesh: Any = None
 
 
@@ -172,8 +154,7 @@ def _read_samples(
     source = form_of(X)
     inputs, geometry = find_geometry(with_params(read_fields(X, "X"), design))
     check_not_empty(inputs, "X")
-    if source is LIST:
-        warn_if_ambiguous(X, "X")
+    source.warn_if_ambiguous(X, "X")
     elsewhere = may_lie_elsewhere(X, y) if other_points else None
     targets, form = match_target(y, inputs, listed=source.is_listed, elsewhere=elsewhere)
     return inputs, (targets, replace(form, scalar_names=scalar_names(y) if targets.field is None else None)), geometry

@@ -55,28 +55,13 @@ _FORM_WORDS = {
 
 @dataclass(frozen=True)
 class Targets:
-    """Outputs of samples: a field, scalars, or both.
+    """Outputs of samples: a field, scalars, or both."""
 
-    Attributes
-    ----------
-    field : FieldSet or None, default=None
-        Target fields on the points of the inputs.
-    scalars : ndarray of shape (n, s) or None, default=None
-        Target scalars of each sample.
-    elsewhere : bool, default=False
-        Whether the field is on points of its own, instead of those of the inputs.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from skop.data import Targets
-    >>> targets = Targets(scalars=np.zeros((5, 2)))
-    >>> len(targets), targets[1:3].scalars.shape, targets.n_outputs, targets.n_scalars
-    (5, (2, 2), 0, 2)
-    """
-
+    #: Target fields on the points of the inputs.
     field: FieldSet | None = None
+    #: Target scalars (n, s) of each sample.
     scalars: FloatArray | None = None
+    #: Whether the field is on points of its own, instead of those of the inputs.
     elsewhere: bool = False
 
     def __post_init__(self) -> None:
@@ -119,48 +104,31 @@ class Targets:
 
 @dataclass(frozen=True)
 class Predictions:
-    """Predictions of an estimator in physical units, in the caller's order of samples and points.
+    """Predictions of an estimator in physical units, in the caller's order of samples and points."""
 
-    Attributes
-    ----------
-    fields : ndarray of shape (n, P, q), or (T, q) for ragged samples with T points together, or None
-        Predicted fields.
-    scalars : ndarray of shape (n, s) or None
-        Predicted scalars.
-    """
-
+    #: Predicted fields (n, P, q), or (T, q) for ragged samples with T points together.
     fields: FloatArray | None
+    #: Predicted scalars (n, s).
     scalars: FloatArray | None = None
 
 
 @dataclass(frozen=True)
 class TargetForm:
-    """Form of y, to which `skop.data.restore` converts predictions.
+    """Form of y, to which `skop.data.restore` converts predictions."""
 
-    Attributes
-    ----------
-    container : {"array", "list", "pairs", "tuple", "fieldset", "meshes"}
-        Kind of object that y was; for scalars ``"array"``.
-    dtype : str, default="float64"
-        Data type of predictions.
-    squeezes_channel : bool, default=False
-        Whether y had no channel axis, or no axis for its single scalar.
-    has_grid_axes : bool, default=False
-        Whether an array has one axis for each space dimension, instead of one axis for all points.
-    channel_names : tuple of str or None, default=None
-        Names of the output channels.
-    components : tuple of (str, int) or None, default=None
-        Names of the output fields of a mesh and their numbers of channels; None if y was not meshes.
-    scalar_names : tuple of str or None, default=None
-        Names of the scalars, if y was a DataFrame with names for its columns or a Series with a name.
-    """
-
+    #: Kind of object that y was, `container` of a form; for scalars ``"array"``.
     container: str
+    #: Data type of predictions.
     dtype: str = "float64"
+    #: Whether y had no channel axis, or no axis for its single scalar.
     squeezes_channel: bool = False
+    #: Whether an array has one axis for each space dimension, instead of one axis for all points.
     has_grid_axes: bool = False
+    #: Names of the output channels.
     channel_names: tuple[str, ...] | None = None
+    #: Names of the output fields of a mesh and their numbers of channels; None if y was not meshes.
     components: tuple[tuple[str, int], ...] | None = None
+    #: Names of the scalars, if y was a DataFrame with names for its columns or a Series with a name.
     scalar_names: tuple[str, ...] | None = field(default=None, compare=False)
 
     def of_frames(self) -> TargetForm:
@@ -211,7 +179,8 @@ class DataSpec:
     channel_names : tuple of str or None, default=None
         Names of the input channels.
     input_fields : tuple of str or None, default=None
-        Fields of meshes that are the inputs; None when X was no mesh, or its geometry alone.
+        Fields of meshes, or arrays or columns of a file, that are the inputs; None when X was neither, or the geometry
+        of meshes alone.
     target_points : {"inputs", "shared", "own"}, default="inputs"
         Points of the target field: those of the inputs, others that all samples share, or others of each sample.
     target_grid : tuple of int or None, default=None

@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 from scipy.io import savemat
 from sklearn.linear_model import LinearRegression
+from sklearn.model_selection import cross_val_score
 
 import skop
 from skop import FieldSet, MeanFieldRegressor, PODRegressor
@@ -32,6 +33,7 @@ def points_of(layout):
     """Points of all samples, in one array or a list."""
     generator = np.random.default_rng(0)
     sizes = generator.integers(8, 15, N)
+    layout = "ragged" if layout == "geometry" else layout
     return {
         "grid": lambda: unit_grid(GRID),
         "shared": lambda: generator.random((20, 2)),
@@ -44,17 +46,18 @@ def data_of(layout):
     """X with two channels, y with one, and two scalars of each sample."""
     generator, points = np.random.default_rng(1), points_of(layout)
     load = generator.random((N, 2)) + 0.5
-    places = points if layout in ("own", "ragged") else [points] * N
+    places = [points] * N if layout in ("grid", "shared") else points
     values = [
         np.column_stack([np.sin(3 * place[:, 0]) * a, a + place[:, 1] * b])
         for place, (a, b) in zip(places, load, strict=True)
     ]
     truth = [np.cos(place[:, :1] * b) * a for place, (a, b) in zip(places, load, strict=True)]
-    stack = list if layout == "ragged" else np.stack
+    stack = list if layout in ("ragged", "geometry") else np.stack
     X, y = (
         FieldSet(points, stack(values), channel_names=["p", "q"]),
         FieldSet(points, stack(truth), channel_names=["u"]),
     )
+    X = FieldSet(points) if layout == "geometry" else X
     X, y = (part.with_grid(GRID) if layout == "grid" else part for part in (X, y))
     return X, y, np.column_stack([load.sum(axis=1), load[:, 0] ** 2])
 
@@ -103,6 +106,10 @@ OF_X = {
     "tuple of lists": lambda X, y: (X.coords_list(), X.to_list()),
     "pairs": lambda X, y: pairs(X),
     "object array of pairs": lambda X, y: as_objects(pairs(X)),
+    "points": lambda X, y: X.coords_list(),
+    "object array of points": lambda X, y: as_objects(X.coords_list()),
+    "pairs without fields": lambda X, y: [(coords, None) for coords in X.coords_list()],
+    "tuple without fields": lambda X, y: (X.coords_list(), None),
     "meshes": lambda X, y: meshes(X, y),
     "mesh files": lambda X, y: files(X, y),
     "frame of mesh files": lambda X, y: pd.DataFrame({"run": files(X, y)}),
@@ -110,6 +117,7 @@ OF_X = {
 #: Forms of y that are fields.
 OF_Y = {
     "FieldSet": lambda X, y: y,
+    "FieldSet with scalars": lambda X, y: y.with_params(np.column_stack([np.arange(N), np.arange(N) ** 2])),
     "grid": lambda X, y: y.to_grid(),
     "grid without channels": lambda X, y: y.to_grid()[..., 0],
     "points": lambda X, y: y.values,
@@ -134,7 +142,11 @@ LAYOUTS = {
     "own": ({"FieldSet", "tuple", "pairs", "meshes"}, BARE | LISTED),
     "ragged": (
         {"FieldSet", "tuple of lists", "pairs", "object array of pairs", "meshes", "mesh files", "frame of mesh files"},
-        LISTED | {"object array", "tuple of lists", "in meshes"},
+        LISTED | {"object array", "tuple of lists", "in meshes", "FieldSet with scalars"},
+    ),
+    "geometry": (
+        {"FieldSet", "points", "object array of points", "pairs without fields", "tuple without fields"},
+        LISTED - {"meshes"},
     ),
 }
 #: Pairs of forms; y in the meshes of X needs an X of meshes.
@@ -142,7 +154,7 @@ CASES = [
     (layout, x, y)
     for layout, forms in LAYOUTS.items()
     for x, y in itertools.product(*map(sorted, forms))
-    if ("mesh" in x or y not in ("in meshes", "meshes")) and not ("mesh" in x and y == "tuple" and layout == "shared")
+    if ("mesh" in x or "meshes" not in y) and not ("mesh" in x and y == "tuple" and layout == "shared")
 ]
 
 
@@ -160,7 +172,7 @@ def cut(samples, rows):
 def numbers(found):
     """Values of predicted fields, one after the other."""
     if isinstance(found, FieldSet):
-        return np.ravel(found.values)
+        return np.concatenate([np.ravel(part) for part in (found.values, found.params) if part is not None])
     if isinstance(found, tuple):
         return numbers(found[1])
     if isinstance(found, list):
@@ -174,7 +186,8 @@ def kind(samples):
     if isinstance(samples, np.ndarray) and samples.dtype == object:
         return kind(list(samples))
     if isinstance(samples, FieldSet):
-        return "FieldSet", samples.n_points.tolist(), samples.n_channels, samples.values.dtype, samples.channel_names
+        names, n_scalars = samples.channel_names, samples.n_params
+        return "FieldSet", samples.n_points.tolist(), samples.n_channels, samples.values.dtype, names, n_scalars
     if isinstance(samples, list | tuple):
         return type(samples), [kind(item) for item in samples]
     if isinstance(samples, meshio.Mesh):
@@ -189,9 +202,12 @@ def folder(tmp_path, monkeypatch):
     return tmp_path
 
 
-@pytest.mark.parametrize("make", [MeanFieldRegressor, pod])
-@pytest.mark.parametrize(("layout", "of_x", "of_y"), CASES, ids=map(" - ".join, CASES))
-def test_fields_of_any_form_are_the_same_data(make, layout, of_x, of_y, folder):
+@pytest.mark.parametrize(
+    ("layout", "of_x", "of_y", "make"),
+    [(*case, pod) for case in CASES] + [(*case, MeanFieldRegressor) for case in CASES if "FieldSet" in case],
+    ids=lambda item: getattr(item, "__name__", item),
+)
+def test_fields_of_any_form_are_the_same_data(layout, of_x, of_y, make, folder):
     X, y, _ = data_of(layout)
     given = OF_X[of_x](X, y), OF_Y[of_y](X, y)
     names = {}
@@ -199,6 +215,7 @@ def test_fields_of_any_form_are_the_same_data(make, layout, of_x, of_y, folder):
         # Of several channels the memory has another order, and sums of them other last digits.
         names = {"input_fields": ["p", "q"], "target_fields": ["u"]}
         X = read_meshes(meshes(X, y), ["p", "q", "u"]).select(["p", "q"])
+    y = given[1] if of_y == "FieldSet with scalars" else y
     reference = make().fit(X[TRAIN], y[TRAIN])
     expected = reference.predict(X[TEST])
     model = make(**names).fit(*(cut(part, TRAIN) for part in given))
@@ -207,6 +224,13 @@ def test_fields_of_any_form_are_the_same_data(make, layout, of_x, of_y, folder):
     np.testing.assert_array_equal(numbers(found), numbers(expected))
     assert kind(found) == kind(meshes(X[TEST], y[TEST]) if test[1] is None else test[1])
     assert model.score(*test) == reference.score(X[TEST], y[TEST])
+    assert [*model.score_channels(*test).values()] == [*reference.score_channels(X[TEST], y[TEST]).values()]
+    # Another container of the same inputs; a sample alone; the folds of scikit-learn, which takes no tuples.
+    np.testing.assert_array_equal(numbers(model.predict(X[TEST])), numbers(expected))
+    if "tuple" not in of_x + of_y:
+        assert kind(model.predict(cut(test[0], slice(1)))) == kind(cut(found, slice(1)))
+        scores = [cross_val_score(make(**names), *part, cv=3, error_score="raise") for part in ((X, y), given)]
+        np.testing.assert_allclose(scores[1], scores[0], rtol=1e-6 if "mesh" in of_x else 0)
     model.save("model.skop")
     again = skop.load("model.skop").predict(test[0])
     assert kind(again) == kind(found)

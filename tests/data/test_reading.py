@@ -276,13 +276,6 @@ def test_targets_that_bring_points(y, carries):
     assert _is_field(y) is carries
 
 
-def test_lists_of_arrays_on_one_grid():
-    for fields in (list(X), X.tolist()):
-        data, back = round_trip(fields, list(Y))
-        np.testing.assert_array_equal(data.inputs.to_grid(), X)
-        np.testing.assert_array_equal(back, Y)
-
-
 # ---------------------------------------------------------------------- predictions
 def test_prediction_on_a_finer_grid_has_its_shape():
     spec = read(X, Y).spec
@@ -290,12 +283,6 @@ def test_prediction_on_a_finer_grid_has_its_shape():
     assert restore(spec.target_form, Predictions(np.zeros((2, 48, 3))), finer).shape == (2, 8, 6, 3)
     spec = read(X, Y[..., 0]).spec
     assert restore(spec.target_form, Predictions(np.zeros((2, 48, 1))), finer).shape == (2, 8, 6)
-
-
-def test_inputs_may_change_their_container():
-    spec = read(X, Y).spec
-    for inputs in (X, (COORDS, FLAT_X), FieldSet(COORDS, X), list(X)):
-        np.testing.assert_array_equal(read_inputs(inputs, spec)[0].values, FLAT_X)
 
 
 @pytest.mark.parametrize(
@@ -422,82 +409,6 @@ def ragged(sizes=(5, 1, 7)):
 def pairs(points, fields):
     """A list of (coords, fields)."""
     return list(zip(points, fields, strict=True))
-
-
-def targets_back(X, y):
-    """Give the targets of y back in the form of y."""
-    data = read(X, y)
-    field = data.targets.field
-    predictions = Predictions(None if field is None else field.values, data.targets.scalars)
-    return restore(data.spec.target_form, predictions, data.inputs)
-
-
-def assert_same(found, expected):
-    """Forms and numbers agree."""
-    assert type(found) is type(expected)
-    if isinstance(expected, FieldSet):
-        assert_same(found.coords_list(), expected.coords_list())
-        assert_same(found.to_list(), expected.to_list())
-        assert found.channel_names == expected.channel_names
-        assert (found.params is None) == (expected.params is None)
-        if expected.params is not None:
-            np.testing.assert_array_equal(found.params, expected.params)
-    elif isinstance(expected, list | tuple):
-        assert len(found) == len(expected)
-        for one, other in zip(found, expected, strict=True):
-            assert_same(one, other)
-    else:
-        assert found.dtype == expected.dtype
-        np.testing.assert_array_equal(found, expected)
-
-
-@pytest.mark.parametrize("sizes", [(5, 1, 7), (6, 6, 6)])
-@pytest.mark.parametrize("input_form", ["list", "pairs", "pairs of None", "fieldset"])
-@pytest.mark.filterwarnings("ignore::skop.exceptions.SkopWarning")
-def test_targets_on_points_come_back_as_they_were(input_form, sizes):
-    points, fields = ragged(sizes)
-    X = {
-        "list": points,
-        "pairs": pairs(points, fields),
-        "pairs of None": [(item, None) for item in points],
-        "fieldset": FieldSet(points, fields),
-    }[input_form]
-    for y in (
-        fields,
-        [item[:, 0] for item in fields],
-        pairs(points, fields),
-        FieldSet(points, fields),
-        FieldSet(points, fields, params=np.arange(6.0).reshape(3, 2), channel_names=["a", "b"]),
-        [item.astype(np.float32) for item in fields],
-        np.arange(3.0),
-        np.arange(6.0).reshape(3, 2),
-    ):
-        assert_same(targets_back(X, y), y)
-
-
-def test_tuples_of_lists_come_back_as_such():
-    points, fields = ragged()
-    assert_same(targets_back((points, fields), (points, fields)), (points, fields))
-
-
-def test_tuples_of_arrays_come_back_as_such():
-    generator = np.random.default_rng(0)
-    for coords in (generator.random((6, 2)), generator.random((3, 6, 2))):
-        y = (coords, generator.random((3, 6, 2)))
-        assert_same(targets_back((coords, generator.random((3, 6, 1))), y), y)
-
-
-def test_arrays_on_shared_points_come_back_as_arrays():
-    generator = np.random.default_rng(0)
-    X = FieldSet(generator.random((6, 2)), generator.random((3, 6, 1)))
-    for y in (generator.random((3, 6, 2)), generator.random((3, 6))):
-        assert_same(targets_back(X, y), y)
-
-
-def test_a_sample_of_lists_comes_alone():
-    points, fields = ragged((5,))
-    assert_same(targets_back(points, fields), fields)
-    assert_same(targets_back(pairs(points, fields), [fields[0][:, 0]]), [fields[0][:, 0]])
 
 
 def test_predictions_of_other_sizes_come_as_lists_where_y_was_an_array():

@@ -186,18 +186,6 @@ def test_scalars_of_meshes(make, input_fields):
     assert small(target_fields=None).fit(make(), np.stack([y, y], 1)).predict(make()).shape == (6, 2)
 
 
-def test_targets_as_lists_and_fieldsets():
-    meshes = ragged()
-    truth = [mesh.point_data["stress"] for mesh in meshes]
-    model = small(target_fields=None).fit(meshes, truth)
-    assert [item.shape for item in model.predict(meshes)] == [item.shape for item in truth]
-    assert np.isfinite(model.score(meshes, truth))
-    fields = FieldSet([mesh.points[:, :2] for mesh in meshes], [item[:, None] for item in truth])
-    model = small(target_fields=None).fit(meshes, fields)
-    assert isinstance(model.predict(meshes), FieldSet)
-    assert np.isfinite(model.score(meshes, fields))
-
-
 def test_cell_data_is_carried_to_points_where_asked_for():
     names = {"input_fields": ["pressure"], "target_fields": ["stress"]}
     with pytest.raises(FieldDataError, match="to_points"):
@@ -445,11 +433,6 @@ def test_cross_validation_over_meshes(make):
     assert np.isfinite(cross_val_score(small(), make(), cv=2, error_score="raise")).all()
     search = GridSearchCV(small(), {"n_latents": [2, 4]}, cv=2, error_score="raise").fit(make(), make())
     assert predicted(search.predict(make()[:2])[0]) == NAMES["target_fields"]
-
-
-def test_cross_validation_over_files(folder):
-    paths = sorted(map(str, folder.glob("*.vtu")))
-    assert np.isfinite(cross_val_score(small(), paths, paths, cv=2, error_score="raise")).all()
 
 
 def test_pod_on_meshes_that_share_points():

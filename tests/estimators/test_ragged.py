@@ -7,9 +7,7 @@ from functools import partial
 import numpy as np
 import pytest
 from sklearn.base import clone
-from sklearn.model_selection import GridSearchCV, cross_val_score, train_test_split
 
-import skop
 from skop import AMORegressor, FieldSet, LaMORegressor, MNORegressor, PODRegressor
 from skop.exceptions import FieldDataError, SkopWarning
 from skop.metrics import relative_l2_score
@@ -173,70 +171,6 @@ def test_order_of_shared_points():
 
 
 # ---------------------------------------------------------------------- containers
-def forms():
-    points, fields, params, targets = samples()
-    pairs = list(zip(points, fields, strict=True))
-    geometry = [(item, None) for item in points]
-    shared = FieldSet(points[3], np.stack([fields[3], 2 * fields[3], -fields[3]]))
-    own_points = np.stack([points[0], points[5]])
-    own = FieldSet(own_points, np.stack([fields[0], fields[5]]))
-    own_truth = np.stack([targets[0], targets[5]])
-    single = [item[:, 0] for item in targets]
-    return {
-        "points, list": (points, targets),
-        "points, list without channels": (points, single),
-        "points, pairs": (points, list(zip(points, targets, strict=True))),
-        "points, FieldSet": (points, FieldSet(points, targets)),
-        "pairs, list": (pairs, targets),
-        "pairs without fields, list": (geometry, targets),
-        "pairs, pairs": (pairs, list(zip(points, targets, strict=True))),
-        "ragged FieldSet, list": (FieldSet(points, fields, params=params), targets),
-        "ragged FieldSet, FieldSet": (FieldSet(points, fields), FieldSet(points, targets)),
-        "own FieldSet, list": (own, list(own_truth)),
-        "own FieldSet, list without channels": (own, list(own_truth[..., 0])),
-        "own FieldSet, array": (own, own_truth),
-        "own FieldSet, array without channels": (own, own_truth[..., 0]),
-        "own FieldSet, FieldSet": (own, FieldSet(own_points, own_truth)),
-        "own FieldSet, tuple": (own, (own_points, own_truth)),
-        "own tuple, tuple": ((own_points, own.values), (own_points, own_truth)),
-        "shared FieldSet, array": (shared, np.stack([targets[3]] * 3)),
-        "shared FieldSet, FieldSet": (shared, FieldSet(points[3], np.stack([targets[3]] * 3))),
-        "ragged FieldSet, scalars": (FieldSet(points, fields), np.arange(6.0)),
-        "points, table": (points, np.arange(12.0).reshape(6, 2)),
-        "shared pairs, list": ([(points[3], field) for field in shared.values], [targets[3]] * 3),
-        "shared pairs, pairs": ([(points[3], field) for field in shared.values], [(points[3], targets[3])] * 3),
-        "shared pairs, list without channels": (
-            [(points[3], field) for field in shared.values],
-            [targets[3][:, 0]] * 3,
-        ),
-    }
-
-
-def shapes_of(samples_):
-    if isinstance(samples_, FieldSet):
-        return samples_.shape, samples_.n_points.tolist(), samples_.n_channels
-    if isinstance(samples_, tuple):
-        return [np.shape(item) for item in samples_]
-    if isinstance(samples_, list):
-        return [shapes_of(item) if isinstance(item, tuple) else np.shape(item) for item in samples_]
-    return np.shape(samples_)
-
-
-@pytest.mark.parametrize("name", list(forms()))
-def test_predictions_have_the_form_of_y(name, tmp_path):
-    X, y = forms()[name]
-    model = small(max_iter=1).fit(X, y)
-    prediction = model.predict(X)
-    assert type(prediction) is type(y)
-    assert shapes_of(prediction) == shapes_of(y)
-    model.save(tmp_path / "model.skop")
-    for other in (skop.load(tmp_path / "model.skop"), pickle.loads(pickle.dumps(model))):
-        again = other.predict(X)
-        assert shapes_of(again) == shapes_of(y)
-        expected = prediction if isinstance(prediction, np.ndarray) else flat(prediction)
-        np.testing.assert_array_equal(again if isinstance(again, np.ndarray) else flat(again), expected)
-    assert np.isfinite(model.score(X, y))
-    assert all(np.isfinite(score) for score in model.score_channels(X, y).values())
 
 
 @pytest.mark.parametrize("single", [False, True])
@@ -281,23 +215,6 @@ def test_scalars_have_the_type_of_the_field(dtype):
     assert (found.values.dtype, found.params.dtype) == (dtype, dtype)
 
 
-def as_objects(items):
-    array = np.empty(len(items), dtype=object)
-    array[:] = items
-    return array
-
-
-def test_object_arrays_are_lists():
-    points, fields, _, targets = samples()
-    pairs = list(zip(points, fields, strict=True))
-    for X, y in ((points, targets), (pairs, [item[:, 0] for item in targets])):
-        expected = small(max_iter=1).fit(X, y)
-        model = small(max_iter=1).fit(as_objects(X), as_objects(y))
-        np.testing.assert_array_equal(flat(model.predict(as_objects(X))), flat(expected.predict(X)))
-        assert model.score(as_objects(X), as_objects(y)) == expected.score(X, y)
-        assert model.score_channels(as_objects(X), as_objects(y)) == expected.score_channels(X, y)
-
-
 def test_equal_sizes_warn_in_the_fit_only():
     points, _, _, targets = samples((9, 9, 9))
     with pytest.warns(SkopWarning, match=r"list of arrays of shape \(9, 2\)"):
@@ -321,15 +238,6 @@ def test_a_fold_of_equal_sizes_is_still_ragged_data():
 
 
 # ---------------------------------------------------------------------- scikit-learn's tools
-@pytest.mark.parametrize("name", ["points, list", "pairs, list", "ragged FieldSet, FieldSet", "ragged FieldSet, list"])
-def test_model_selection(name):
-    X, y = forms()[name]
-    scores = cross_val_score(small(max_iter=1), X, y, cv=3, error_score="raise")
-    assert np.isfinite(scores).all()
-    search = GridSearchCV(small(max_iter=1), {"n_latents": [2, 4]}, cv=2, error_score="raise").fit(X, y)
-    assert shapes_of(search.predict(X)) == shapes_of(y)
-    X_train, X_test, y_train, y_test = train_test_split(X, y, random_state=0, test_size=2)
-    assert np.isfinite(small(max_iter=1).fit(X_train, y_train).score(X_test, y_test))
 
 
 def test_warm_start_continues_on_other_ragged_samples():

@@ -155,6 +155,12 @@ def test_fit_refuses(name):
     assert "skop" in str(where) or "sklearn" in str(where)
 
 
+@pytest.fixture(scope="module")
+def fitted():
+    """A model of fields on points of each sample's own."""
+    return small().fit(PAIRS, TARGETS)
+
+
 REFUSED_BY_PREDICT = {
     "other channels": (zipped(POINTS, [field[:, :1] for field in FIELDS]), ["1 channels", "2"]),
     "no channels": (POINTS, ["0 channels", "2"]),
@@ -173,10 +179,10 @@ REFUSED_BY_PREDICT = {
 
 
 @pytest.mark.parametrize("name", list(REFUSED_BY_PREDICT))
-def test_predict_refuses(name):
+def test_predict_refuses(name, fitted):
     X, words = REFUSED_BY_PREDICT[name]
     with pytest.raises(ValueError, match=r"\w") as error:
-        small().fit(PAIRS, TARGETS).predict(X)
+        fitted.predict(X)
     for word in words:
         assert word in str(error.value)
 
@@ -194,11 +200,10 @@ REFUSED_BY_SCORE = {
 
 @pytest.mark.parametrize("name", list(REFUSED_BY_SCORE))
 @pytest.mark.parametrize("method", ["score", "score_channels"])
-def test_score_refuses(name, method):
+def test_score_refuses(name, method, fitted):
     y, words = REFUSED_BY_SCORE[name]
-    model = small().fit(PAIRS, TARGETS)
     with pytest.raises(ValueError, match=r"\w") as error:
-        getattr(model, method)(PAIRS, y)
+        getattr(fitted, method)(PAIRS, y)
     for word in words:
         assert word in str(error.value)
 

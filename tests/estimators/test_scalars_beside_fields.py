@@ -33,16 +33,6 @@ def samples(ragged=True, n_samples=8, factor=1.0):
     return X, FieldSet(coords, values, params=scalars, channel_names=["u", "v"])
 
 
-@pytest.mark.parametrize("ragged", [True, False])
-def test_both_are_predicted_in_the_form_of_y(ragged):
-    X, y = samples(ragged)
-    prediction = tiny().fit(X, y).predict(X)
-    assert isinstance(prediction, FieldSet)
-    assert prediction.params.shape == (8, 2)
-    assert prediction.values.shape == y.values.shape
-    assert prediction.channel_names == ("u", "v")
-
-
 def test_both_are_learnt():
     X, y = samples()
     start = tiny(max_iter=1).fit(X, y)

@@ -77,10 +77,3 @@ def test_outputs_that_do_not_vary_are_constants(tmp_path):
         warnings.simplefilter("ignore")
         varied = fitted.fit(X, np.column_stack([y[:, :2], X[:, 1]])).predict(X)
     assert np.ptp(varied[:, 2]) > 0
-
-
-def test_another_column_does_not_change_the_meaning():
-    X, y = beams()
-    fits = [lamo().fit(X, np.column_stack([y] * count)[:, :columns]) for count, columns in ((1, 1), (1, 2), (2, 3))]
-    assert {fitted.spec_.role for fitted in fits} == {"features"}
-    assert [fitted.predict(X).shape for fitted in fits] == [(80, 1), (80, 2), (80, 3)]

@@ -50,6 +50,9 @@ class Form:
         """Convert an argument to fields; `what` is its name in messages."""
         raise NotImplementedError
 
+    def warn_if_ambiguous(self, given: Any, what: str) -> None:
+        """Warn in a fit if an argument may be meant otherwise."""
+
     def restore(self, target: TargetForm, values: FloatArray, points: FieldSet) -> Any:
         """Convert predictions ``(n, P, q)``, or ``(T, q)`` for ragged samples, to the form that y had."""
         raise NotImplementedError

@@ -110,39 +110,26 @@ def beside(target: TargetForm, meshes: Any, scalars: FloatArray | None, labels: 
 
 @dataclass
 class MeshReading:
-    """How meshes of a call are read, and what is kept of them.
+    """How meshes of a call are read, and what is kept of them."""
 
-    Attributes
-    ----------
-    inputs, targets : sequence of str
-        Names of the input fields, of which none means geometry alone, and of the target fields.
-    cell_data : str or None, default="refuse"
-        Treatment of fields on cells.
-    weighted : bool, default=False
-        Whether samples have weights, whose order would be in doubt if rows of tables change theirs.
-    axes : tuple of int or None, default=None
-        Indices of the mesh coordinates that are used.
-    components : tuple of (str, int) or None, default=None
-        Names of the target fields and their numbers of channels, if y was meshes.
-    input_form : str or None, default=None
-        ``"meshes"`` if inputs are on meshes.
-    mesh : meshio.Mesh or None, default=None
-        Mesh that all samples of y share, if X was not meshes.
-    names : tuple of str or None, default=None
-        Names of the meshes, in the order of the samples.
-    scalars : TargetForm or None, default=None
-        Form of y, if it was scalars beside target fields in the meshes of X.
-    """
-
+    #: Names of the input fields, of which none means geometry alone, and of the target fields.
     inputs: Sequence[str]
     targets: Sequence[str]
+    #: Treatment of fields on cells.
     cell_data: str | None = "refuse"
+    #: Whether samples have weights, whose order would be in doubt if rows of tables change theirs.
     weighted: bool = False
+    #: Indices of the mesh coordinates that are used.
     axes: tuple[int, ...] | None = None
+    #: Names of the target fields and their numbers of channels, if y was meshes.
     components: tuple[tuple[str, int], ...] | None = None
+    #: ``"meshes"`` if inputs are on meshes.
     input_form: str | None = None
+    #: Mesh that all samples of y share, if X was not meshes.
     mesh: Any = None
+    #: Names of the meshes, in the order of the samples.
     names: tuple[str, ...] | None = None
+    #: Form of y, if it was scalars beside target fields in the meshes of X.
     scalars: TargetForm | None = None
 
     # ------------------------------------------------------------------ fit
@@ -297,20 +284,13 @@ class MeshReading:
 
 @dataclass(frozen=True)
 class _MeshTargets:
-    """Targets on meshes beside an X that is none.
+    """Targets on meshes beside an X that is none."""
 
-    Attributes
-    ----------
-    fields : FieldSet
-        Targets.
-    names : tuple of str
-        Names of the meshes; a single one for ``(mesh, values)``.
-    geometry : FieldSet or None
-        Input fields on the same meshes, or their points alone; None for ``(mesh, values)``.
-    """
-
+    #: Targets.
     fields: FieldSet
+    #: Names of the meshes; a single one for ``(mesh, values)``.
     names: tuple[str, ...]
+    #: Input fields on the same meshes, or their points alone; None for ``(mesh, values)``.
     geometry: FieldSet | None = None
 
     def in_row_order(self, X: Any, y: Any) -> _MeshTargets:

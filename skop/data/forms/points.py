@@ -16,7 +16,7 @@ from skop.data._storage import as_storage
 from skop.data.forms._interface import Form, as_samples
 from skop.exceptions import FieldDataError, warn
 
-__all__ = ["FIELDSET", "LIST", "PAIRS", "TUPLE", "warn_if_ambiguous"]
+__all__ = ["FIELDSET", "LIST", "PAIRS", "TUPLE"]
 
 
 class FieldSets(Form):
@@ -107,6 +107,15 @@ class _List(Form):
         """Convert a list of points to a FieldSet."""
         return _join_samples(given, None)
 
+    def warn_if_ambiguous(self, given: Any, what: str) -> None:
+        """Warn about a list of arrays of equal shape, which has another meaning than the stacked array."""
+        if len(given) > 1 and len({item.shape for item in given}) == 1:
+            n_points, width = given[0].shape
+            warn(
+                f"{what} is a list of arrays of shape {(n_points, width)}, read as the {width}-D points of a sample "
+                f"each. For {width} channels on a 1-D grid pass one array: np.stack({what})."
+            )
+
     def restore(self, target: TargetForm, values: FloatArray, points: FieldSet) -> Any:
         """List of values."""
         return as_samples(values, points, squeezed=target.squeezes_channel)
@@ -142,16 +151,6 @@ def _join_samples(coords: list[Any], values: list[Any] | None) -> FieldSet:
         )
     is_shared = all(np.array_equal(item, points[0]) for item in points[1:])
     return FieldSet(points[0] if is_shared else np.stack(points), np.stack(values))
-
-
-def warn_if_ambiguous(samples: list[Any], name: str) -> None:
-    """Warn about a list of arrays of equal shape, which has another meaning than the stacked array."""
-    if len(samples) > 1 and len({item.shape for item in samples}) == 1:
-        n_points, width = samples[0].shape
-        warn(
-            f"{name} is a list of arrays of shape {(n_points, width)}, read as the {width}-D points of a sample each. "
-            f"For {width} channels on a 1-D grid pass one array: np.stack({name})."
-        )
 
 
 FIELDSET, TUPLE, PAIRS, LIST = FieldSets(), _Tuple(), _Pairs(), _List()

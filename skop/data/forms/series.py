@@ -167,24 +167,15 @@ def read_mesh_series(source: Any) -> list[MeshSeries]:
 # ---------------------------------------------------------------------- runs and their frames
 @dataclass(frozen=True, eq=False)
 class MeshRun:
-    """Frames of one run that have not been read.
+    """Frames of one run that have not been read."""
 
-    Attributes
-    ----------
-    name : str
-        Name for messages.
-    frames : list of (str, object)
-        Name of each frame, and its mesh, file, or a function that reads it.
-    times : ndarray of shape (T,)
-        Times of the frames.
-    path : str or None, default=None
-        File that lists the frames, their folder, or their common path in a folder of several runs; None for meshes in
-        memory.
-    """
-
+    #: Name for messages.
     name: str
+    #: Name of each frame, and its mesh, file, or a function that reads it.
     frames: list[tuple[str, Any]]
+    #: Times (T,) of the frames.
     times: FloatArray
+    #: File that lists the frames, their folder, or their common path in a folder of several runs; None in memory.
     path: str | None = None
 
     @property

@@ -128,23 +128,15 @@ def named_scalars(target: TargetForm, scalars: FloatArray, labels: Any) -> Any:
 # ---------------------------------------------------------------------- designs of experiments
 @dataclass(frozen=True)
 class Design:
-    """Table of parameters, one row for each run.
+    """Table of parameters, one row for each run."""
 
-    Attributes
-    ----------
-    values : ndarray of shape (n, p)
-        Parameters.
-    names : tuple of str or None, default=None
-        Names of the columns.
-    labels : Labels
-        Names of the rows, by which they are matched with files.
-    what : str, default="params"
-        Name of the argument, for messages.
-    """
-
+    #: Parameters (n, p).
     values: FloatArray
+    #: Names of the columns.
     names: tuple[str, ...] | None = None
+    #: Names of the rows, by which they are matched with files.
     labels: Labels = field(default_factory=Labels)
+    #: Name of the argument, for messages.
     what: str = "params"
 
     def for_runs(self, runs: Any, names: Sequence[str], *, weighted: bool = False, fitting: bool = False) -> Design:
