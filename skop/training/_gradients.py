@@ -59,7 +59,7 @@ class Gradients:
         """Context in which an error says what makes a step smaller, if its memory is too small."""
         size = self.options.batch_size
         smaller = f"batch_size={size // 2}, " if size > 1 else ""
-        advice = f"Set {smaller}a smaller width or depth, or subsample_points for point clouds; "
+        advice = f"Set {smaller}a smaller width or depth, or training__subsample_points for point clouds; "
         advice += "estimate_cost(X, y) says how much memory a fit needs"
         return naming_memory(f"a training step with batch_size={size}", advice)
 
