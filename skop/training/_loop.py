@@ -917,7 +917,8 @@ def _words_for_memory(options: TrainerConfig, error: BaseException) -> str:
     smaller = f"batch_size={size // 2}, " if size > 1 else ""
     return (
         f"a training step with batch_size={size} ran out of memory ({first_line(error)}). Set {smaller}a smaller "
-        "width or depth, or subsample_points for point clouds; estimate_cost(X, y) says how much memory a fit needs."
+        "width or depth, or training__subsample_points for point clouds; estimate_cost(X, y) says how much memory a "
+        "fit needs."
     )
 
 

@@ -24,9 +24,7 @@ Y = 2 + X[..., :1]
 
 
 def small(**params):
-    return LaMORegressor().set_params(
-        **({"width": 8, "depth": 1, "d_state": 4, "max_iter": 3, "random_state": 0} | params)
-    )
+    return LaMORegressor().set_params(**({"width": 8, "depth": 1, "max_iter": 3, "random_state": 0} | params))
 
 
 class Recorder:
@@ -193,12 +191,12 @@ def test_a_long_fit_says_once_how_long_it_will_take(seconds_of_batches, capfd):
 def test_what_would_shorten_a_long_fit_is_what_its_network_has(seconds_of_batches, capfd):
     seconds_of_batches(2.0)
     fields = RANDOM.normal(size=(8, 16, 16, 1))
-    long(patch_size=2).fit(fields, fields)
-    assert "patch_size=4" in capfd.readouterr().err
+    long(patches__size=2).fit(fields, fields)
+    assert "patches__size=4" in capfd.readouterr().err
     points = RANDOM.random((8, 210, 2))
     long(early_stopping=True).fit((points, points), points[..., 0])
     printed = capfd.readouterr().err
-    assert "subsample_points=52" in printed
+    assert "training__subsample_points=52" in printed
     assert "up to about" in printed
 
 
