@@ -182,7 +182,7 @@ def test_a_long_fit_says_once_how_long_it_will_take(seconds_of_batches, capfd):
     # 80 batches of 2 s, and 15 s in which kernels are compiled.
     assert "LaMORegressor: 40 epochs will take about 2 min 55 s (4 s each)" in line
     assert "max_time=60" in line
-    assert "patch_size" not in line  # patches of a grid of 6 x 4 cannot be larger
+    assert "patches__size" not in line  # patches of a grid of 6 x 4 cannot be larger
     quiet = long(verbose=False).fit(X, Y)
     assert capfd.readouterr().err == ""
     np.testing.assert_array_equal(model.predict(X), quiet.predict(X))
