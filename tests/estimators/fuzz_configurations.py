@@ -20,6 +20,7 @@ from sklearn.utils._param_validation import Interval, Options
 import skop
 from skop import FieldSet
 from skop.data import unit_grid
+from skop.parts import Host, Mamba, Mixer, Part, Patches, PointTokens
 
 if __package__:
     from .fuzz_parameters import estimators, is_on_purpose
@@ -33,22 +34,22 @@ else:
 #: What was wrong once: estimator, data and parameters.
 FAILED = [
     ("Transolver", "points", {"geometry": "structured", "grid": "auto"}),
-    ("MNO, oformer", "table", {"architecture": skop.MNOArchitecture(ratio="learnable")}),
-    ("AMO", "grid", {"architecture": skop.AMOArchitecture(n_frequencies=0)}),
+    ("MNO, oformer", "table", {"mixer": Mamba(ratio="learnable")}),
+    ("AMO", "grid", {"patches": Patches(n_frequencies=0)}),
     ("rollout", "grid", {"estimator__symmetries": skop.SymmetryOptions(names=("flip_x",), input_vectors=None)}),
 ]
-#: Values of parameters whose constraint does not say them, and of those that must stay as they are.
+#: Values of parameters whose constraint does not say them, and of those that must stay as they are; those of parts by
+#: their own names or those in an estimator.
 VALUES = {
     "symmetries__names": [(), ("flip_x",), ("flip_x", "flip_y"), ("transpose",), ("quarter_turn",)],
     "symmetries__mirrors": [()],
     "symmetries__rotations": [()],
     "symmetries__domain": [None],
     "grid": [None, "auto"],
-    "mixer": ["mamba", "linear", "softmax"],
-    "architecture__mixer": ["hydra", "linear", "softmax", "mamba"],
     "correction": [None, "0001", "0011", "1111", "learnable"],
-    "architecture__decay_range": [(0.05, 1.0), (0.5, 0.9), None],
-    "architecture__step_range": [(0.001, 0.1), (0.01, 0.5)],
+    "decay_range": [(0.05, 1.0), (0.5, 0.9)],
+    "step_range": [(0.001, 0.1), (0.01, 0.5)],
+    "rotary_scales": [64.0, 1.0],
     "training__one_cycle": [(0.3, 25.0, 1e4), (0.0, 1.0, 1.0)],
     "training__distributed": [False],
     "batch_size": ["auto", 1, 2, 5, 100],
@@ -63,6 +64,8 @@ VALUES = {
     "cv": [2],
     "n_jobs": [None],
 }
+#: Parts of which there are objects.
+PARTS = [kind for kind in Part.known.values() if kind not in (Mixer, Host, PointTokens)]
 #: Longest time of an export in seconds of the processor: PyTorch takes long for scans that are unrolled.
 _EXPORT_SECONDS = 100
 #: Parameters that are estimators, or that need data of their own.
@@ -94,7 +97,7 @@ def problems():
 
 def drawn(constraints, name, random):
     """A valid small value of a parameter; KeyError if its constraints say none."""
-    known = VALUES.get(name, VALUES.get(name.rpartition("__")[2]) if name.count("__") > 1 else None)
+    known = VALUES.get(name, VALUES.get(name.rpartition("__")[2]))
     if known is not None:
         return known[random.integers(len(known))]
     chosen = [rule for rule in constraints if rule in (None, "boolean") or isinstance(rule, Options | Interval)]
@@ -114,23 +117,33 @@ def drawn(constraints, name, random):
     return float(low + (high - low) * random.uniform(0.01, 0.99))
 
 
+def part_of(constraints, random):
+    """A part that a parameter takes, with its defaults; None if it takes none."""
+    kinds = tuple(rule for rule in constraints if isinstance(rule, type) and issubclass(rule, Part))
+    able = [kind for kind in PARTS if issubclass(kind, kinds)]
+    return able[random.integers(len(able))]() if able else None
+
+
 def configured(estimator, random):
-    """An estimator with drawn values of some of its parameters, and of its options and inner estimator."""
+    """An estimator with drawn values of some of its parameters, and of its parts and inner estimator."""
     changed = clone(estimator)
-    parts = {"": type(changed)._parameter_constraints}
-    for option, kind in getattr(changed, "_option_types", {}).items():
-        if random.random() < 0.4:
-            changed.set_params(**{option: kind()})
-            parts[f"{option}__"] = kind._parameter_constraints
+    own = type(changed)._parameter_constraints
+    constraints = {"": {name: rules for name, rules in own.items() if name not in LEFT_OUT}}
+    for name, rules in sorted(own.items()):
+        if (part := part_of(rules, random)) is not None:
+            del constraints[""][name]
+            if random.random() < 0.4:
+                changed.set_params(**{name: part})
+                constraints[f"{name}__"] = part._parameter_constraints
     inner = getattr(changed, "estimator", None)
     if inner is not None:
         changed.estimator = configured(inner, random)
-    for prefix, constraints in parts.items():
-        for name in sorted(constraints):
-            if name in LEFT_OUT | set(getattr(changed, "_option_types", ())) or random.random() < 0.7:
+    for prefix, known in constraints.items():
+        for name in sorted(known):
+            if random.random() < 0.7:
                 continue
             try:
-                value = drawn(constraints[name], prefix + name, random)
+                value = drawn(known[name], prefix + name, random)
             except KeyError:
                 continue
             changed.set_params(**{prefix + name: value})

@@ -17,6 +17,7 @@ import skop
 from skop import FieldSet
 from skop.data import unit_grid
 from skop.exceptions import SkopError
+from skop.parts import Hydra, Mamba, OFormer, Patches, TakenakaMalmquist
 
 if __package__:
     from .fuzzing import BAD, TooLong, limited, most_memory, run_from_command_line, signals_caught
@@ -80,6 +81,7 @@ def values():
         (10**6, 10**6),
     )
     yield from (Strange(), Strange, len, zero, slice(3), range(3), {"a": 1}, 3.0, 7, 64, "1", 1e3)
+    yield from (Hydra(), Hydra, Patches(size=3))
 
 
 def problems():
@@ -95,14 +97,14 @@ def problems():
 
 
 def estimators():
-    """Small estimators by name; option objects are reached through them."""
-    lamo = skop.LaMORegressor(width=8, depth=1, d_state=2, n_heads=1, **SMALL)
+    """Small estimators by name; parts are reached through them."""
+    lamo = skop.LaMORegressor(width=8, depth=1, **SMALL)
     return {
         "LaMO": lamo,
-        "GeoMaNO": skop.GeoMaNORegressor(width=8, depth=1, d_state=2, **SMALL),
-        "MNO": skop.MNORegressor(width=8, depth=1, d_state=2, n_heads=1, **SMALL),
-        "MNO, oformer": skop.MNORegressor(width=8, depth=1, d_state=2, n_heads=1, host="oformer", **SMALL),
-        "AMO": skop.AMORegressor(width=8, depth=1, n_poles=2, n_latents=3, **SMALL),
+        "GeoMaNO": skop.GeoMaNORegressor(width=8, depth=1, **SMALL),
+        "MNO": skop.MNORegressor(width=8, depth=1, mixer=Mamba(d_state=2), **SMALL),
+        "MNO, oformer": skop.MNORegressor(width=8, depth=1, host=OFormer(), mixer=Mamba(d_state=2), **SMALL),
+        "AMO": skop.AMORegressor(width=8, depth=1, mixer=TakenakaMalmquist(n_poles=2), **SMALL),
         "DeepONet": skop.DeepONetRegressor(width=8, n_basis=3, **SMALL),
         "Transolver": skop.TransolverRegressor(width=8, depth=1, n_heads=2, n_slices=3, **SMALL),
         "U-Net": skop.UNetRegressor(width=4, depth=1, **SMALL),
@@ -119,11 +121,10 @@ def estimators():
 
 
 def names_of(estimator):
-    """Names of the parameters of an estimator and of its option objects, without those of estimators in it."""
-    names = list(estimator.get_params(deep=False))
-    for option, kind in getattr(estimator, "_option_types", {}).items():
-        names += [f"{option}__{name}" for name in kind().get_params()]
-    return names
+    """Names of the parameters of an estimator and of its parts, without those of estimators in it."""
+    own = estimator.get_params(deep=False)
+    inner = tuple(f"{name}__" for name, value in own.items() if hasattr(value, "fit"))
+    return [name for name in estimator.get_params() if not name.startswith(inner)]
 
 
 def is_on_purpose(error):

@@ -18,20 +18,16 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import PolynomialFeatures, StandardScaler
 
 from skop import (
-    AMOArchitecture,
     AMORegressor,
     AutoRegressor,
     ConformalRegressor,
     DeepONetRegressor,
     EnsembleRegressor,
     FieldSet,
-    GeoMaNOArchitecture,
     GeoMaNORegressor,
-    LaMOArchitecture,
     LaMORegressor,
     LawRegressor,
     MeanFieldRegressor,
-    MNOArchitecture,
     MNORegressor,
     PODRegressor,
     RolloutRegressor,
@@ -44,6 +40,7 @@ from skop import (
     save,
 )
 from skop.data import unit_grid
+from skop.parts import GalerkinTransformer, GridSSD, Hydra, LatentTokens, Mamba, OFormer, Patches, TakenakaMalmquist
 
 FOLDER = Path(__file__).with_name("files")
 SMALL = {"width": 8, "depth": 1, "max_iter": 2, "random_state": 0}
@@ -60,9 +57,8 @@ def cases(random):
         "lamo",
         LaMORegressor(
             **SMALL,
-            patch_size=2,
-            d_state=4,
-            architecture=LaMOArchitecture(conv_channels=4),
+            patches=Patches(size=2, conv_channels=4),
+            scan=GridSSD(d_state=4),
             symmetries=SymmetryOptions(
                 names=["flip_x"], input_vectors=[(0, 1)], target_vectors=[(0, 1)], average_predictions=True
             ),
@@ -72,7 +68,7 @@ def cases(random):
     )
     yield (
         "geomano",
-        GeoMaNORegressor(**SMALL, patch_size=2, grid=(4, 4), architecture=GeoMaNOArchitecture(conv_channels=4)),
+        GeoMaNORegressor(**SMALL, grid=(4, 4), patches=Patches(size=2, conv_channels=4)),
         FieldSet(points, np.sin(points[None] + np.arange(4)[:, None, None])),
         FieldSet(points, np.cos(points[None, :, :1] + np.arange(4)[:, None, None])),
     )
@@ -80,8 +76,8 @@ def cases(random):
         "mno",
         MNORegressor(
             **SMALL,
-            d_state=2,
-            architecture=MNOArchitecture(decoder="pointwise", decoder_width=8),
+            host=GalerkinTransformer(decoder="pointwise", decoder_width=8),
+            mixer=Mamba(d_state=2),
             symmetries=SymmetryOptions(rotations=[((0.5, 0.5), 120)], param_vectors=[(0, 1)]),
             training=TrainingOptions(ema_decay=None),
         ),
@@ -92,9 +88,8 @@ def cases(random):
         "amo",
         AMORegressor(
             **SMALL,
-            n_latents=4,
-            n_poles=3,
-            architecture=AMOArchitecture(d_state=4),
+            latents=LatentTokens(n_tokens=4),
+            mixer=TakenakaMalmquist(n_poles=3, d_state=4),
             scaling=ScalingOptions(target_transform="log"),
         ),
         loads,
@@ -111,7 +106,7 @@ def cases(random):
 
 def estimators_without_a_network_or_around_others(random, points):
     """Estimator, X and y of the files of classical models, models over a base, and estimators that wrap others."""
-    small = SMALL | {"d_state": 4}
+    small = SMALL | {"latents": LatentTokens(n_tokens=4), "mixer": Hydra(d_state=4)}
     designs = random.random((12, 2)).round(3)
     waves = FieldSet(points, np.sin(designs[:, None, :1] + designs[:, None, 1:] * points[None, :, :1]))
     few = FieldSet(points, waves.values[:4])
@@ -121,26 +116,28 @@ def estimators_without_a_network_or_around_others(random, points):
     yield "pod_akima", PODRegressor(regressor="akima"), designs[:, :1], waves
     yield "pod_ridge", PODRegressor(regressor="ridge", n_components=2), few, few
     yield "pod_of_scikit_learn", PODRegressor(regressor=Ridge(), n_components=2), designs, waves
-    yield "lamo_base", LaMORegressor(**small, n_latents=4, base="pod"), designs, waves
-    yield "ensemble", EnsembleRegressor(LaMORegressor(**small, n_latents=4), n_members=2), designs[:4], few
+    yield "lamo_base", LaMORegressor(**small, base="pod"), designs, waves
+    yield "ensemble", EnsembleRegressor(LaMORegressor(**small), n_members=2), designs[:4], few
     grid = FieldSet(unit_grid(GRID), random.normal(size=(4, 20, 1)), grid_shape=GRID)
     frames = FieldSet(unit_grid(GRID), random.normal(size=(4, 20, 3)), grid_shape=GRID)
-    yield "rollout", RolloutRegressor(LaMORegressor(**small, patch_size=2), window=1), grid, frames
-    yield "times", TimeConditionedRegressor(LaMORegressor(**small, n_latents=4), times=[0.5, 1.0, 2.0]), grid, frames
-    candidates = [("mean", MeanFieldRegressor()), ("POD", PODRegressor()), ("LaMO", LaMORegressor(**small))]
+    lamo = LaMORegressor(**SMALL, patches=Patches(size=2), scan=GridSSD(d_state=4))
+    yield "rollout", RolloutRegressor(lamo, window=1), grid, frames
+    yield "times", TimeConditionedRegressor(LaMORegressor(**small), times=[0.5, 1.0, 2.0]), grid, frames
+    lamo = LaMORegressor(**SMALL, mixer=Hydra(d_state=4))
+    candidates = [("mean", MeanFieldRegressor()), ("POD", PODRegressor()), ("LaMO", lamo)]
     auto = AutoRegressor(candidates=candidates, max_time=None, random_state=0)
     yield "auto", auto, designs, waves
     yield "conformal", ConformalRegressor(PODRegressor(), coverage=0.5, random_state=0), designs, waves
-    steps = StandardScaler(), PolynomialFeatures(2), LaMORegressor(**small, n_latents=4)
+    steps = StandardScaler(), PolynomialFeatures(2), LaMORegressor(**small)
     many = FieldSet(unit_grid(GRID), random.normal(size=(16, 20, 1)), grid_shape=GRID)
     later = FieldSet(unit_grid(GRID), random.normal(size=(16, 20, 2)), grid_shape=GRID)
     band = RolloutRegressor(PODRegressor(n_components=3), window=1)
     yield "conformal_rollout", ConformalRegressor(band, coverage=0.5, random_state=0), many, later
-    yield "lamo_novelty", LaMORegressor(**small, n_latents=4), designs, waves
+    yield "lamo_novelty", LaMORegressor(**small), designs, waves
     yield "pipeline", make_pipeline(*steps), designs[:4], few
     mesh = meshio.Mesh(points, [("line", np.stack([np.arange(11), np.arange(1, 12)], axis=1))])
-    yield "mesh", LaMORegressor(**small, n_latents=4), designs[:4], (mesh, waves.values[:4])
-    yield "mno_oformer", MNORegressor(**SMALL, host="oformer", mixer="mamba", d_state=2), grid, grid
+    yield "mesh", LaMORegressor(**small), designs[:4], (mesh, waves.values[:4])
+    yield "mno_oformer", MNORegressor(**SMALL, host=OFormer(), mixer=Mamba(d_state=2)), grid, grid
     # Bands of folds with a scale that is learned, and around a fitted estimator whose nodes move.
     ridge = PODRegressor(regressor="ridge", n_components=2)
     folds = {"method": "cv+", "cv": 3, "scale": MeanFieldRegressor(), "coverage": 0.6, "random_state": 0}

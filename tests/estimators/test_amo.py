@@ -9,13 +9,13 @@ from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV
 
 import skop
-from skop import AMOArchitecture, AMORegressor, FieldSet, RolloutRegressor, TimeConditionedRegressor
+from skop import AMORegressor, FieldSet, RolloutRegressor, TimeConditionedRegressor
 from skop.data import DataSpec, TargetForm, unit_grid
 from skop.datasets import make_darcy, make_european_option
-from skop.estimators.operators._amo import _ACTS_WITH
 from skop.exceptions import SkopWarning
 from skop.losses import get_loss
 from skop.metrics import neg_relative_l2_scorer, relative_l2_error
+from skop.parts import LatentAttention, LatentTokens, LiteralExpansions
 from skop.testing import parametrize_with_field_checks
 
 RANDOM = np.random.default_rng(0)
@@ -24,16 +24,13 @@ CLOUDS = [RANDOM.random((size, 2)) for size in (7, 12, 5, 9)]
 
 
 def small(**changes):
-    sizes = {
-        "width": 8, "depth": 1, "n_latents": 6, "n_poles": 3, "max_iter": 2, "random_state": 0, "dtype": "float64",
-        "architecture__n_latent_heads": 2, "architecture__n_centred_heads": 1,
-    }  # fmt: skip
-    # What has no effect would warn.
-    if changes.get("geometry") != "points":
-        sizes = {name: value for name, value in sizes.items() if "latent" not in name and "centred" not in name}
-    if changes.get("architecture__transform") == "literal":
-        del sizes["n_poles"]
-    return AMORegressor().set_params(**(sizes | changes))
+    sizes = {"width": 8, "depth": 1, "mixer__n_poles": 3, "max_iter": 2, "random_state": 0, "dtype": "float64"}
+    # What has no effect would warn, and what does not belong would be refused.
+    if changes.get("geometry") == "points":
+        sizes |= {"latents__n_tokens": 6, "latents__n_heads": 2, "latents__n_centred_heads": 1}
+    if isinstance(changes.get("mixer"), LiteralExpansions):
+        del sizes["mixer__n_poles"]
+    return AMORegressor().set_params(**clone(sizes | changes, safe=False))
 
 
 def on_points(**changes):
@@ -56,23 +53,37 @@ PAPER = {
     "training__schedule": "cosine",
     "training__warmup_fraction": 0.1,
     "training__schedule_interval": "step",
-    "training__weight_decay": 1e-5,
+    "weight_decay": 1e-5,
     "training__max_grad_norm": 0.5,
     "width": 128,
     "depth": 4,
-    "n_latents": 64,
-    "n_poles": 32,
+    "latents__n_tokens": 64,
     "loss": "relative_l2",
-    "architecture__d_state": 16,
-    "architecture__kernel_size": 4,
-    "architecture__expand": 2,
-    "architecture__adaptive_poles": True,
-    "architecture__orthogonal": True,
-    # Eq. 3: queries that attend to the points once, keys and values from a position network and a linear map.
-    "architecture__latents": "once",
-    "architecture__position_network": True,
-    "architecture__decoder": "own_softmax",
-    "architecture__n_centred_heads": 0,
+    "mixer__n_poles": 32,
+    "mixer__d_state": 16,
+    "mixer__kernel_size": 4,
+    "mixer__expand": 2,
+    "mixer__adaptive_poles": True,
+    "mixer__orthogonal": True,
+    # Eq. 3: queries that attend to the points, keys and values from a position network and a linear map.
+    "latents__position_network": True,
+    "latents__decoder": "own_softmax",
+    "latents__n_centred_heads": 0,
+}
+#: Parameters of the network that the paper leaves open.
+OPEN = {
+    "geometry": "points",
+    "mlp_ratio": 2,
+    "dropout": 0.0,
+    "latents__n_heads": 4,
+    "latents__aggregation": "last",
+    "latents__n_frequencies": 0,
+    "latents__parameter_embedding": "channels",
+    "latents__weight_init": "default",
+    "mixer__transform": "coefficients",
+    "mixer__scan_directions": "bidirectional",
+    "mixer__n_pole_heads": 1,
+    "mixer__max_radius": 0.95,
 }
 
 
@@ -80,25 +91,22 @@ PAPER = {
 def test_every_number_of_the_paper_is_in_the_preset(name):
     parameters = AMORegressor.from_preset(name).get_params()
     assert {key: parameters[key] for key in PAPER} == PAPER
+    # The points are read once, before all blocks.
+    assert isinstance(parameters["latents"], LatentAttention)
     # What is reported is the model of the last epoch, without averaging, early stopping or augmentation.
     assert parameters["early_stopping"] is False
     assert parameters["training__ema_decay"] is None
     assert parameters["symmetries"] is None
-    assert parameters["subsample_points"] is None
+    assert parameters["training__subsample_points"] is None
 
 
-def test_presets_name_every_parameter_of_their_network():
+def test_every_parameter_of_the_network_of_a_preset_is_stated_above():
     # Defaults may change; a preset must not change with them.
     assert set(PRESETS) == set(AMORegressor._presets)
-    known = {
-        part
-        for part in AMOArchitecture().get_params()
-        if "points" in AMORegressor._effective_on.get(f"architecture__{part}", ("points",))
-    }
     for name in PRESETS:
-        preset = AMORegressor._presets[name]
-        assert set(preset["architecture"]) == known
-        assert {"width", "depth", "n_latents", "n_poles", "dropout", "geometry"} <= set(preset)
+        parameters = AMORegressor.from_preset(name).get_params()
+        assert {key: parameters[key] for key in OPEN} == OPEN
+        assert {key for key in parameters if key.startswith(("latents__", "mixer__"))} <= set(PAPER | OPEN)
 
 
 @pytest.mark.parametrize("name", PRESETS)
@@ -112,13 +120,13 @@ def test_presets_are_valid_and_warn_of_nothing(name):
     get_loss(model.loss, reduction=model.training.loss_reduction)
 
 
-TINY = {"width": 8, "depth": 1, "n_latents": 6, "n_poles": 3, "max_iter": 1, "random_state": 0}
+TINY = {"width": 8, "depth": 1, "latents__n_tokens": 6, "mixer__n_poles": 3, "max_iter": 1, "random_state": 0}
 
 
 @pytest.mark.parametrize("name", PRESETS)
 def test_presets_fit_data_of_the_layout_of_their_benchmark(name):
     generator = np.random.default_rng(0)
-    model = AMORegressor.from_preset(name, architecture__n_latent_heads=2, **TINY)
+    model = AMORegressor.from_preset(name, latents__n_heads=2, **TINY)
     mesh = FieldSet(generator.normal(size=(3, 6, 4, 2)))
     X, y = {
         "darcy": lambda: make_darcy(3, resolution=6, random_state=0),
@@ -145,35 +153,36 @@ def test_presets_fit_data_of_the_layout_of_their_benchmark(name):
 
 
 def test_changes_win_and_presets_name_what_there_is():
-    changed = AMORegressor.from_preset("darcy", max_iter=3, architecture__orthogonal=False)
-    assert (changed.max_iter, changed.architecture.orthogonal, changed.architecture.kernel_size) == (3, False, 4)
-    assert AMORegressor.from_preset("darcy").architecture.orthogonal
+    changed = AMORegressor.from_preset("darcy", max_iter=3, mixer__orthogonal=False)
+    assert (changed.max_iter, changed.mixer.orthogonal, changed.mixer.kernel_size) == (3, False, 4)
+    assert AMORegressor.from_preset("darcy").mixer.orthogonal
     with pytest.raises(ValueError, match=r"AMORegressor has no preset 'weather'; choose from \['airfoil', 'darcy', "):
         AMORegressor.from_preset("weather")
 
 
 # ---------------------------------------------------------------- parameters
+#: Another value of each parameter of the network.
 CHANGED = {
-    "n_poles": 2, "n_latents": 4, "patch_size": 1, "dropout": 0.1, "architecture__expand": 1,
-    "architecture__mlp_ratio": 1.0, "architecture__d_state": 3, "architecture__kernel_size": 2,
-    "architecture__scan_directions": "cross", "architecture__n_pole_heads": 2, "architecture__adaptive_poles": False,
-    "architecture__orthogonal": False, "architecture__max_radius": 0.5, "architecture__aggregation": "sum",
-    "architecture__n_latent_heads": 1, "architecture__n_centred_heads": 0, "architecture__decoder": "own_softmax",
-    "architecture__n_frequencies": 2, "architecture__position_network": True,
-    "architecture__positional_encoding": "learned", "architecture__conv_channels": 2,
+    "mlp_ratio": 1.0, "dropout": 0.1, "patches__size": 1, "patches__conv_channels": 2,
+    "patches__positional_encoding": "learned", "patches__n_frequencies": 2, "patches__lifting_width": 3,
+    "patches__coordinate_channels": False, "patches__pad_to_multiple": 4, "patches__init": "normal",
+    "latents__n_tokens": 4, "latents__n_heads": 1, "latents__n_centred_heads": 0, "latents__decoder": "own_softmax",
+    "latents__n_frequencies": 2, "latents__position_network": True, "latents__parameter_embedding": "sinusoidal",
+    "latents__weight_init": "trunc_normal", "latents__temperature": 2.0, "latents__normalize": False,
+    "latents__shared": False, "latents__aggregation": "sum", "mixer__n_poles": 2, "mixer__transform": "filter",
+    "mixer__d_state": 3, "mixer__expand": 1, "mixer__kernel_size": 2, "mixer__scan_directions": "cross",
+    "mixer__n_pole_heads": 2, "mixer__adaptive_poles": False, "mixer__orthogonal": False, "mixer__max_radius": 0.5,
 }  # fmt: skip
+ONCE = LatentAttention(n_tokens=6, n_heads=2, n_centred_heads=1)
+LITERAL = {"geometry": "points", "latents": ONCE, "mixer": LiteralExpansions()}
 SETTINGS = {
     "a grid": {"geometry": "grid"},
     "a grid, filter, no positions": {
-        "geometry": "grid", "architecture__transform": "filter", "architecture__positional_encoding": None,
+        "geometry": "grid", "mixer__transform": "filter", "patches__positional_encoding": None,
     },
-    "points, each block": {"geometry": "points", "architecture__latents": "each_block"},
-    "points, once, filter": {
-        "geometry": "points", "architecture__latents": "once", "architecture__transform": "filter",
-    },
-    "points, literal": {
-        "geometry": "points", "architecture__latents": "once", "architecture__transform": "literal",
-    },
+    "points, each block": {"geometry": "points"},
+    "points, once, filter": {"geometry": "points", "latents": ONCE, "mixer__transform": "filter"},
+    "points, literal": LITERAL,
 }  # fmt: skip
 
 
@@ -182,73 +191,87 @@ SETTINGS = {
     [name if name == "a grid" else pytest.param(name, marks=pytest.mark.exhaustive) for name in SETTINGS],
 )
 def test_a_parameter_changes_the_fit_or_warns(setting):
-    own = SETTINGS[setting]
-    X = y = np.concatenate([FIELDS, 1 + FIELDS**2], axis=-1)[:4]
-    plain = small(**own, max_iter=1).fit(X, y).predict(X)
-    others = {"architecture__transform", "architecture__latents", "width", "depth", "subsample_points", "architecture"}
-    assert set(_ACTS_WITH) | set(AMORegressor._effective_on) <= set(CHANGED) | others | set(small().get_params())
-    for name, value in CHANGED.items():
-        if name in own:
-            continue
+    own = SETTINGS[setting] | {"max_iter": 1, "depth": 2}
+    X = FieldSet(unit_grid((5, 4)), FIELDS.reshape(6, 20, 1), params=FIELDS[:, :2, 0, 0], grid_shape=(5, 4))[:4]
+    plain = small(**own).fit(X, X).predict(X).values
+    parts = {name for name in small(**own).get_params() if name.startswith(("patches__", "latents__", "mixer__"))}
+    for name in sorted({"mlp_ratio", "dropout", *parts} - set(own)):
+        value, part = CHANGED[name], name.partition("__")[0]
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", SkopWarning)
-            model = small(**own, max_iter=1).set_params(**{name: value}).fit(X, y)
-        said = [str(item.message) for item in caught if f"{name}={value!r} has no effect" in str(item.message)]
+            model = small(**own).set_params(**{name: value}).fit(X, X)
+        words = (f"{name}={value!r} has no effect", f"{part}={getattr(model, part)!r} has no effect")
+        said = [item for item in caught if str(item.message).startswith(words)]
         assert len(said) <= 1
-        assert bool(said) == np.array_equal(model.predict(X), plain), name
+        assert bool(said) == np.array_equal(model.predict(X).values, plain), name
 
 
-def test_every_part_of_the_architecture_was_changed():
-    apart = {"transform", "latents"}
-    assert {name.removeprefix("architecture__") for name in CHANGED if "__" in name} | apart == set(
-        AMOArchitecture().get_params()
+def test_every_parameter_of_a_part_is_one_that_is_changed():
+    kinds = (AMORegressor(), AMORegressor(latents=LatentAttention()))
+    names = {name for model in kinds for name in model.get_params() if "__" in name}
+    assert (
+        {name for name in names if name.startswith(("patches", "latents", "mixer"))}
+        <= set(CHANGED)
+        <= names
+        | {
+            "mlp_ratio",
+            "dropout",
+        }
     )
 
 
 def test_warnings_say_with_what_a_parameter_acts():
-    once = {"architecture__latents": "once"}
     for model, words in (
-        (small(architecture__decoder="own_softmax"), "architecture__decoder='own_softmax' has no effect on points read "
-         "as geometry 'grid'; it acts on points or structured"),
-        (on_points(patch_size=3), "patch_size=3 has no effect on points read as geometry 'points'; it acts on grid"),
-        (small(architecture__transform="filter", architecture__d_state=3), "architecture__d_state=3 has no effect with "
-         "architecture__transform='filter'; it acts with architecture__transform='coefficients'."),
-        (on_points(**once, architecture__transform="literal", architecture__kernel_size=2), "architecture__kernel_size="
-         "2 has no effect with architecture__transform='literal'; it acts with architecture__transform='coefficients' "
-         "or 'filter'."),
-        (on_points(architecture__latents="each_block", architecture__aggregation="sum"), "has no effect with "
-         "architecture__latents='each_block'; it acts with architecture__latents='once'."),
-        (small(architecture__positional_encoding=None, architecture__n_frequencies=3), "architecture__n_frequencies=3 "
-         "has no effect with architecture__positional_encoding=None; it acts with "
-         "architecture__positional_encoding='coordinates'."),
+        (small(latents=LatentTokens(decoder="own_softmax")), "latents=LatentTokens(decoder='own_softmax') has no "
+         "effect on points read as geometry 'grid'; it acts on points or structured"),
+        (on_points(patches__size=3), "patches=Patches(size=3) has no effect on points read as geometry 'points'; it "
+         "acts on grid"),
+        (small(mixer__transform="filter", mixer__d_state=3), "mixer__d_state=3 has no effect with "
+         "mixer__transform='filter'; it acts with mixer__transform='coefficients'."),
+        (small(**LITERAL, latents__aggregation="sum"), "latents__aggregation='sum' has no effect with "
+         "mixer=LiteralExpansions(); it acts with"),
+        (small(patches__positional_encoding=None, patches__n_frequencies=3), "patches__n_frequencies=3 has no effect "
+         "with patches__positional_encoding=None; it acts with patches__positional_encoding='coordinates' or 'auto'."),
     ):  # fmt: skip
         with pytest.warns(SkopWarning) as caught:
             model.set_params(max_iter=1).fit(FIELDS[:2], FIELDS[:2])
         assert any(words in str(item.message) for item in caught), words
 
 
+@pytest.mark.parametrize(
+    ("name", "part"),
+    [("mixer__kernel_size", LITERAL), ("latents__aggregation", {}), ("latents__temperature", {"latents": ONCE})],
+)
+def test_a_parameter_of_another_part_cannot_be_set(name, part):
+    with pytest.raises(ValueError, match=f"Invalid parameter '{name.partition('__')[2]}' for estimator "):
+        small(**part).set_params(**{name: CHANGED[name]})
+
+
 def test_more_poles_than_patches_are_cut_with_a_warning():
     fields = np.random.default_rng(0).random((2, 6, 6, 1))
-    model = small(patch_size=2, n_poles=10, max_iter=1)
-    with pytest.warns(SkopWarning, match=r"n_poles=10 is more than the 9 patches of the grid \(6, 6\), .* 9 poles"):
+    model = small(patches__size=2, mixer__n_poles=10, max_iter=1)
+    with pytest.warns(
+        SkopWarning, match=r"mixer__n_poles=10 is more than the 9 patches of the grid \(6, 6\), .* 9 poles"
+    ):
         model.fit(fields, fields)
     assert model.module_.blocks[0].mixer.n_poles == 9
     with warnings.catch_warnings():
         warnings.simplefilter("error", SkopWarning)
-        model.set_params(n_poles=9).fit(fields, fields)
+        model.set_params(mixer__n_poles=9).fit(fields, fields)
         # The default number, and the single token of tables, say nothing.
         AMORegressor(width=8, depth=1, max_iter=1).fit(fields, fields)
-        small(n_poles=10, max_iter=1).fit(fields.reshape(12, 6), np.arange(12.0))
+        small(mixer__n_poles=10, max_iter=1).fit(fields.reshape(12, 6), np.arange(12.0))
 
 
 @pytest.mark.parametrize(
-    ("changes", "latents"), [({"geometry": "grid"}, "once"), ({}, "each_block"), ({"geometry": "points"}, "each_block")]
+    ("changes", "latents"),
+    [({"geometry": "grid"}, LatentAttention()), ({}, LatentTokens()), ({"geometry": "points"}, LatentTokens())],
 )
 def test_the_printed_equations_need_points_that_are_read_once(changes, latents):
-    model = small(architecture__transform="literal", architecture__latents=latents, **changes)
+    model = small(mixer=LiteralExpansions(), latents=latents, **changes)
     words = (
-        rf"architecture__transform='literal' needs .* read as geometry '{changes.get('geometry', 'grid')}' with "
-        rf"architecture__latents='{latents}'; set geometry='points' and architecture__latents='once'"
+        rf"mixer=LiteralExpansions\(...\) needs .* read as geometry '{changes.get('geometry', 'grid')}' with "
+        rf"latents={type(latents).__name__}\(.*\); set geometry='points' and latents=LatentAttention\(\)"
     )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", SkopWarning)
@@ -259,33 +282,33 @@ def test_the_printed_equations_need_points_that_are_read_once(changes, latents):
 
 def test_wrong_parameters_are_named():
     for changes, words in (
-        ({"architecture__n_pole_heads": 5}, "n_pole_heads=5 does not divide the inner width 16"),
-        ({"architecture__n_latent_heads": 3}, "n_latent_heads=3 does not divide width=8"),
-        ({"architecture__n_centred_heads": 3}, "n_centred_heads=3; expected 0 to n_latent_heads=2"),
-        ({"scaling__coords": None}, "architecture__n_centred_heads=1 needs coordinates that are scaled to the unit"),
-        ({"architecture__max_radius": 1.0}, "max_radius"),
-        ({"architecture__transform": "both"}, "transform"),
-        ({"n_poles": 0}, "n_poles"),
+        ({"mixer__n_pole_heads": 5}, "n_pole_heads=5 does not divide the inner width 16"),
+        ({"latents__n_heads": 3}, "n_heads=3 does not divide width=8"),
+        ({"latents__n_centred_heads": 3}, "n_centred_heads=3; expected 0 to n_heads=2"),
+        ({"scaling__coords": None}, "latents__n_centred_heads=1 needs coordinates that are scaled to the unit"),
+        ({"mixer__max_radius": 1.0}, "max_radius"),
+        ({"mixer__transform": "both"}, "transform"),
+        ({"mixer__n_poles": 0}, "n_poles"),
     ):
         with pytest.raises(ValueError, match=words):
             on_points(**changes).fit(FIELDS, FIELDS)
 
 
-def test_a_search_reaches_the_architecture():
+def test_a_search_reaches_the_mixer():
     X, y = make_darcy(8, resolution=6, random_state=0)
-    grid = {"architecture__transform": ["coefficients", "filter"]}
+    grid = {"mixer__transform": ["coefficients", "filter"]}
     search = GridSearchCV(small(max_iter=1), grid, cv=2, error_score="raise", scoring=neg_relative_l2_scorer).fit(X, y)
     scores = search.cv_results_["mean_test_score"]
     assert len(set(scores)) == len(scores) == 2
     assert np.isfinite(scores).all()
-    assert search.best_estimator_.architecture.transform == search.best_params_["architecture__transform"]
+    assert search.best_estimator_.mixer.transform == search.best_params_["mixer__transform"]
 
 
 # ---------------------------------------------------------------- points
 FORMS = {
-    "each block": {"architecture__latents": "each_block"},
-    "once": {"architecture__latents": "once", "architecture__aggregation": "sum"},
-    "literal": {"architecture__latents": "once", "architecture__transform": "literal"},
+    "each block": {},
+    "once": {"latents": LatentAttention(aggregation="sum")},
+    "literal": {"latents": LatentAttention(), "mixer": LiteralExpansions()},
 }
 
 
@@ -312,11 +335,11 @@ def test_samples_of_any_points_are_predicted_there_and_elsewhere(form):
 @pytest.mark.parametrize(
     ("latents", "n_dims"),
     [
-        ("each_block", 1),
-        ("once", 2),
+        (LatentTokens(), 1),
+        (LatentAttention(), 2),
         *(
             pytest.param(*case, marks=pytest.mark.exhaustive)
-            for case in (("each_block", 2), ("each_block", 3), ("once", 3))
+            for case in ((LatentTokens(), 2), (LatentTokens(), 3), (LatentAttention(), 3))
         ),
     ],
 )
@@ -333,7 +356,7 @@ def test_grids_bent_grids_and_clouds_with_parameters_and_scalars(latents, n_dims
     for geometry, (points, grid_shape) in places.items():
         X = FieldSet(points, values, params=params, grid_shape=grid_shape)
         y = FieldSet(points, values[..., :1], params=scalars, grid_shape=grid_shape)
-        changes = {} if geometry == "grid" else {"architecture__latents": latents}
+        changes = {} if geometry == "grid" else {"latents": latents}
         fitted = small(max_iter=1).set_params(**changes).fit(X, y)
         assert fitted.geometry_ == geometry
         found = fitted.predict(X)
@@ -350,14 +373,13 @@ def test_grids_bent_grids_and_clouds_with_parameters_and_scalars(latents, n_dims
 @pytest.mark.parametrize(
     "changes",
     [
-        {"architecture__adaptive_poles": False},
-        {"architecture__transform": "filter", "architecture__scan_directions": "cross"},
-        {"geometry": "points", "architecture__latents": "once", "architecture__position_network": True},
-        {"geometry": "points", "architecture__latents": "once", "architecture__transform": "literal",
-         "architecture__adaptive_poles": False},
+        {"mixer__adaptive_poles": False},
+        {"mixer__transform": "filter", "mixer__scan_directions": "cross"},
+        {"geometry": "points", "latents": LatentAttention(position_network=True)},
+        LITERAL | {"mixer": LiteralExpansions(adaptive_poles=False)},
     ],
     ids=["fixed poles", "filter", "once", "literal"],
-)  # fmt: skip
+)
 def test_files_and_pickles_give_the_same_bits(changes, tmp_path):
     fitted = small(**changes).fit(FIELDS, FIELDS)
     expected = fitted.predict(FIELDS)
@@ -369,7 +391,7 @@ def test_files_and_pickles_give_the_same_bits(changes, tmp_path):
 
 
 def test_fixed_poles_are_drawn_from_the_seed():
-    model = small(architecture__adaptive_poles=False, max_iter=1)
+    model = small(mixer__adaptive_poles=False, max_iter=1)
     first, again, other = (clone(model).set_params(random_state=seed).fit(FIELDS, FIELDS) for seed in (0, 0, 1))
     places = [fitted.module_.blocks[0].mixer.poles.places.numpy() for fitted in (first, again, other)]
     np.testing.assert_array_equal(places[0], places[1])
@@ -400,8 +422,8 @@ def test_frames_are_predicted_step_by_step_or_with_time_as_a_parameter(wrapper):
 @parametrize_with_field_checks(
     [
         on_points(
-            dtype="auto", architecture__transform="filter", architecture__latents="once",
-            architecture__decoder="own_softmax", architecture__position_network=True,
+            dtype="auto", mixer__transform="filter",
+            latents=LatentAttention(decoder="own_softmax", position_network=True),
         )
     ],
     n_dims=[2],
@@ -415,9 +437,9 @@ def test_laws_of_field_data_with_the_other_choices(estimator, check):
 # ---------------------------------------------------------------- training
 LEARNED = {
     "grid": {"geometry": "grid"},
-    "filter": {"geometry": "grid", "architecture__transform": "filter"},
-    "each block": {"geometry": "points", "architecture__latents": "each_block"},
-    "once": {"geometry": "points", "architecture__latents": "once"},
+    "filter": {"geometry": "grid", "mixer__transform": "filter"},
+    "each block": {"geometry": "points"},
+    "once": {"geometry": "points", "latents": LatentAttention()},
 }
 
 
@@ -429,7 +451,7 @@ def test_a_few_samples_are_learned_by_heart(form):
     sizes = {"width": 16, "depth": 1, "max_iter": 80}
     if form not in ("grid", "filter"):
         # Tokens that read weighted means of the points need longer for what a patch knows from the start.
-        sizes = {"width": 24, "depth": 2, "max_iter": 150, "n_latents": 16}
+        sizes = {"width": 24, "depth": 2, "max_iter": 150, "latents__n_tokens": 16}
     model = small(**LEARNED[form]).set_params(
         **sizes, batch_size=8, learning_rate_init=1e-2, dtype="float32", training__ema_decay=None
     )

@@ -22,6 +22,7 @@ from skop import (
 )
 from skop.data import unit_grid
 from skop.exceptions import FieldDataError, SkopWarning
+from skop.parts import GridSSD
 from skop.testing._samples import state_of
 
 GRID = (6, 4)
@@ -34,9 +35,7 @@ DAYS = pd.date_range("2026-01-01", periods=5)
 
 
 def small(**params):
-    return LaMORegressor().set_params(
-        **({"width": 8, "depth": 1, "d_state": 4, "max_iter": 2, "random_state": 0} | params)
-    )
+    return LaMORegressor().set_params(**({"width": 8, "depth": 1, "max_iter": 2, "random_state": 0} | params))
 
 
 def with_value(array, place, value):
@@ -145,11 +144,11 @@ REFUSED_BY_FIT = {
     "negative width": (X, Y, {"width": -1}, {}, ["'width'", "-1"]),
     "no epoch": (X, Y, {"max_iter": 0}, {}, ["'max_iter'"]),
     "unknown loss": (X, Y, {"loss": "huber"}, {}, ["'loss'", "huber"]),
-    "unknown scan": (X, Y, {"architecture__scan_directions": "spiral"}, {}, ["'scan_directions'", "spiral"]),
+    "unknown scan": (X, Y, {"scan__scan_directions": "spiral"}, {}, ["'scan_directions'", "spiral"]),
     "unknown schedule": (X, Y, {"training__schedule": "linear"}, {}, ["'schedule'", "linear"]),
     "unknown scaler": (X, Y, {"scaling__inputs": "robust"}, {}, ["'inputs'", "robust"]),
     "fraction of validation too large": (X, Y, {"training__validation_fraction": 1.5}, {}, ["'validation_fraction'"]),
-    "heads that do not divide": (X, Y, {"n_heads": 3}, {}, ["n_heads=3", "16"]),
+    "heads that do not divide": (X, Y, {"scan__n_heads": 3}, {}, ["n_heads=3", "16"]),
     "unknown device": (X, Y, {"device": "abacus"}, {}, ["'abacus'", "'cpu'"]),
 }
 
@@ -171,7 +170,7 @@ FITS = {
     "fields": ({}, X, Y),
     "table": ({}, TABLE, SCALARS),
     "parameters": ({}, TABLE, Y),
-    "learned position": ({"architecture__positional_encoding": "learned"}, X, Y),
+    "learned position": ({"patches__positional_encoding": "learned"}, X, Y),
     "scaler of points": ({"scaling__inputs": "point"}, X, Y),
     "target scaler of points": ({"scaling__targets": "point"}, X, Y),
 }
@@ -341,14 +340,14 @@ def test_a_square_table_of_images_without_channel_axis_is_pointed_out():
     "params",
     [
         {"width": True},
-        {"n_latents": np.True_},
+        {"latents__n_tokens": np.True_},
         {"width": 10**12},
         {"depth": 10**9},
-        {"d_state": 2**63},
-        {"architecture__mlp_ratio": 1e300},
+        {"scan__d_state": 2**63},
+        {"mlp_ratio": 1e300},
         {"training__beta_2": 0},
         {"training__one_cycle": np.array(3)},
-        {"architecture__decay_range": ("a", "b")},
+        {"scan__decay_range": ("a", "b")},
         {"symmetries": [[1]]},
         {"symmetries__mirrors": np.array(3)},
     ],
@@ -363,7 +362,7 @@ def test_wrong_and_extreme_parameters_are_named(params):
 
 
 def test_networks_beyond_the_memory_of_the_machine_are_refused_before_they_are_built():
-    X, params = np.ones((3, 4, 4, 1)), {"width": 60000, "architecture__mlp_ratio": 1000.0}
+    X, params = np.ones((3, 4, 4, 1)), {"width": 60000, "mlp_ratio": 1000.0}
     with pytest.raises(ValueError, match=r"cannot be trained here.*smaller width"):
         LaMORegressor(max_iter=1, base=None).set_params(**params).fit(X, X)
 
@@ -378,13 +377,11 @@ def test_no_jobs_are_named(kind):
 def test_numbers_of_numpy_count_as_those_of_python():
     X = np.random.default_rng(0).normal(size=(5, 4, 4, 1))
     common = {"depth": 1, "max_iter": 1, "random_state": 0, "base": None}
-    usual = LaMORegressor(width=64, n_heads=2, batch_size=2, training=TrainingOptions(beta_2=0.5), **common)
-    short = LaMORegressor(
-        width=np.int8(64),
-        n_heads=np.uint64(2),
-        batch_size=np.int8(2),
-        training=TrainingOptions(beta_2=np.float32(0.5)),
-        **common,
+    usual, short = (
+        LaMORegressor(
+            width=width, batch_size=size, scan=GridSSD(n_heads=heads), training=TrainingOptions(beta_2=beta), **common
+        )
+        for width, size, heads, beta in [(64, 2, 2, 0.5), (np.int8(64), np.int8(2), np.uint64(2), np.float32(0.5))]
     )
     np.testing.assert_array_equal(short.fit(X, X).predict(X), usual.fit(X, X).predict(X))
 

@@ -34,9 +34,7 @@ def make_data(n_samples=8, seed=0):
 
 
 def small(**params):
-    return LaMORegressor().set_params(
-        **({"width": 8, "depth": 1, "d_state": 4, "max_iter": 3, "random_state": 0} | params)
-    )
+    return LaMORegressor().set_params(**({"width": 8, "depth": 1, "max_iter": 3, "random_state": 0} | params))
 
 
 def zero_network(estimator, bias=0.0):
@@ -335,7 +333,7 @@ def test_an_interrupted_fit_can_predict():
 
 def test_a_failed_first_fit_leaves_no_half_fitted_estimator():
     X, y = make_data()
-    estimator = small(n_heads=3)
+    estimator = small(scan__n_heads=3)
     with pytest.raises(ValueError, match="n_heads"):
         estimator.fit(X, y)
     with pytest.raises(Exception, match="not fitted"):
@@ -478,7 +476,7 @@ def test_columns_of_a_truth_have_the_names_of_the_fit(tmp_path):
 def test_statistics_of_single_points_hold_for_the_points_of_the_fit(part):
     generator = np.random.default_rng(0)
     points, fields, order = generator.random((12, 2)), generator.normal(size=(6, 12, 1)), generator.permutation(12)
-    model = small(scaling=ScalingOptions(**{part: "point"}), n_latents=4).fit((points, fields), fields)
+    model = small(scaling=ScalingOptions(**{part: "point"}), latents__n_tokens=4).fit((points, fields), fields)
     expected = model.predict((points, fields))
     np.testing.assert_array_equal(model.predict(FieldSet(np.stack([points] * 6), fields)), expected)
     for moved in ((points[order], fields[:, order]), (points + 0.1, fields)):
@@ -493,7 +491,7 @@ def test_predictions_that_are_not_finite_are_refused(ragged):
     generator = np.random.default_rng(0)
     X = [(generator.random((5 + i % ragged_by, 2)), generator.normal(size=(5 + i % ragged_by, 1)))
          for ragged_by in (2 if ragged else 1,) for i in range(6)]  # fmt: skip
-    model = small(n_latents=4).fit(X, [values for _, values in X])
+    model = small(latents__n_tokens=4).fit(X, [values for _, values in X])
     X[3] = (X[3][0], np.full_like(X[3][1], 9.97e36))
     with pytest.raises(FieldDataError, match="not finite in sample 3"):
         model.predict(X)

@@ -25,6 +25,7 @@ from skop.estimators.fitting._session_base import SessionBase
 from skop.estimators.operators._export import _BaseGraph
 from skop.exceptions import FieldDataError
 from skop.networks import Outputs
+from skop.parts import GNOT, Patches
 from skop.surrogate._correction import CorrectionNetwork
 
 SIZES = {"width": 8, "depth": 1, "max_iter": 2, "random_state": 0}
@@ -328,7 +329,7 @@ def test_a_finer_grid_gets_the_base_of_the_training_grid():
         x = np.linspace(0, 1, n_points)
         return (np.random.default_rng(7).normal(size=(20, 1)) * np.sin(3 * x))[..., None]
 
-    model = small(base="linear", dtype="float64", patch_size=1).fit(sines(9), 2 * sines(9))
+    model = small(base="linear", dtype="float64", patches=Patches(size=1)).fit(sines(9), 2 * sines(9))
     model.module_.set_shares(np.zeros(1), None)
     found = without_network(model).predict(sines(17))
     np.testing.assert_allclose(found, 2 * sines(17), atol=1e-3)
@@ -342,7 +343,7 @@ def test_an_even_refinement_gets_the_base_of_the_training_grid():
         fields = (np.random.default_rng(7).normal(size=(20, 1)) * np.sin(3 * x))[..., None]
         return tuple(FieldSet(x[:, None], part, grid_shape=(n_points,)) for part in (fields, 2 * fields))
 
-    model = small(base="linear", dtype="float64", patch_size=1).fit(*sines(9))
+    model = small(base="linear", dtype="float64", patches=Patches(size=1)).fit(*sines(9))
     assert model.score(*sines(18)) > 1 - 1e-3
     with pytest.raises(FieldDataError, match=r"run from \(0\) to \(0.5\), and those of the fit from \(0\) to \(1\)"):
         model.predict(sines(5, 0.5)[0])
@@ -577,7 +578,7 @@ def test_samples_that_decide_the_share_are_not_trained_on(linear_map, early_stop
 
 
 @pytest.mark.parametrize(
-    ("kind", "options"), [(MNORegressor, {"host": "gnot"}), (skop.AMORegressor, {}), (skop.TransolverRegressor, {})]
+    ("kind", "options"), [(MNORegressor, {"host": GNOT()}), (skop.AMORegressor, {}), (skop.TransolverRegressor, {})]
 )
 def test_other_operators_have_a_base_too(kind, options, linear_map):
     X, y = linear_map

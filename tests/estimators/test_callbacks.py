@@ -22,9 +22,7 @@ Y = 2 + X[..., :1]
 
 
 def small(**params):
-    return LaMORegressor().set_params(
-        **({"width": 8, "depth": 1, "d_state": 4, "max_iter": 3, "random_state": 0} | params)
-    )
+    return LaMORegressor().set_params(**({"width": 8, "depth": 1, "max_iter": 3, "random_state": 0} | params))
 
 
 class Recorder:
@@ -183,7 +181,7 @@ def test_a_long_fit_says_once_how_long_it_will_take(seconds_of_batches, capfd):
     # 80 batches of 2 s, and 15 s in which kernels are compiled.
     assert "LaMORegressor: 40 epochs will take about 2 min 55 s (4 s each)" in line
     assert "max_time=60" in line
-    assert "patch_size" not in line  # patches of a grid of 6 x 4 cannot be larger
+    assert "patches__size" not in line  # patches of a grid of 6 x 4 cannot be larger
     quiet = long(verbose=False).fit(X, Y)
     assert capfd.readouterr().err == ""
     np.testing.assert_array_equal(model.predict(X), quiet.predict(X))
@@ -192,12 +190,12 @@ def test_a_long_fit_says_once_how_long_it_will_take(seconds_of_batches, capfd):
 def test_what_would_shorten_a_long_fit_is_what_its_network_has(seconds_of_batches, capfd):
     seconds_of_batches(2.0)
     fields = RANDOM.normal(size=(8, 16, 16, 1))
-    long(patch_size=2).fit(fields, fields)
-    assert "patch_size=4" in capfd.readouterr().err
+    long(patches__size=2).fit(fields, fields)
+    assert "patches__size=4" in capfd.readouterr().err
     points = RANDOM.random((8, 210, 2))
     long(early_stopping=True).fit((points, points), points[..., 0])
     printed = capfd.readouterr().err
-    assert "subsample_points=52" in printed
+    assert "training__subsample_points=52" in printed
     assert "up to about" in printed
 
 

@@ -46,7 +46,7 @@ class Killed(BaseException):
 
 
 def small(**params):
-    sizes = {"width": 8, "depth": 1, "d_state": 4, "max_iter": 4, "batch_size": 4, "base": None, "random_state": 0}
+    sizes = {"width": 8, "depth": 1, "max_iter": 4, "batch_size": 4, "base": None, "random_state": 0}
     return LaMORegressor(**(sizes | params))
 
 

@@ -15,18 +15,15 @@ from sklearn.utils.estimator_checks import estimator_checks_generator, parametri
 import skop
 import skop.estimators
 from skop import (
-    AMOArchitecture,
     AMORegressor,
     AutoRegressor,
     ConformalRegressor,
     DeepONetRegressor,
     EnsembleRegressor,
     FNORegressor,
-    GeoMaNOArchitecture,
     GeoMaNORegressor,
     LaMORegressor,
     LawRegressor,
-    MNOArchitecture,
     MNORegressor,
     PODRegressor,
     RolloutRegressor,
@@ -34,31 +31,30 @@ from skop import (
     TransolverRegressor,
     UNetRegressor,
 )
+from skop.parts import GNOT, GalerkinTransformer, Mamba, OFormer, Patches, TakenakaMalmquist
 from skop.testing import parametrize_with_field_checks, yield_field_checks
 
 
 def lamo(**params):
     """LaMO small and short."""
-    return LaMORegressor(**({"width": 8, "depth": 1, "d_state": 4, "max_iter": 1} | params))
+    return LaMORegressor(**({"width": 8, "depth": 1, "max_iter": 1} | params))
 
 
 def geomano(**params):
     """GeoMaNO small and short."""
-    small = {"width": 8, "depth": 1, "d_state": 2, "max_iter": 1}
-    return GeoMaNORegressor(**(small | {"architecture": GeoMaNOArchitecture(conv_channels=4)} | params))
+    return GeoMaNORegressor(**({"width": 8, "depth": 1, "patches": Patches(conv_channels=4), "max_iter": 1} | params))
 
 
 def amo(**params):
     """AMO small and short."""
-    small = {"width": 8, "depth": 1, "n_poles": 4, "max_iter": 1}
-    return AMORegressor(**(small | {"architecture": AMOArchitecture(conv_channels=4)} | params))
+    small = {"width": 8, "depth": 1, "patches": Patches(conv_channels=4), "mixer": TakenakaMalmquist(n_poles=4)}
+    return AMORegressor(**(small | {"max_iter": 1} | params))
 
 
 def mno(**params):
     """MNO's hosts small and short; the default host comes first."""
-    small = {"width": 8, "depth": 1, "d_state": 2, "max_iter": 1} | params
-    galerkin = MNORegressor(**small, architecture=MNOArchitecture(decoder_width=8))
-    return [galerkin, *(MNORegressor(**small, host=host) for host in ("gnot", "oformer"))]
+    small = {"width": 8, "depth": 1, "mixer": Mamba(d_state=2), "max_iter": 1} | params
+    return [MNORegressor(**small, host=host) for host in (GalerkinTransformer(decoder_width=8), GNOT(), OFormer())]
 
 
 def transolver(**params):
@@ -85,7 +81,7 @@ def fno(**params):
 
 def kind(estimator):
     """The class of an estimator, and which of its networks it takes."""
-    return type(estimator), getattr(estimator, "host", None)
+    return type(estimator), type(getattr(estimator, "host", None))
 
 
 def auto(*parts):

@@ -60,9 +60,9 @@ def test_nothing_changes_and_nothing_is_drawn():
 
 @pytest.mark.parametrize("kind", [LaMORegressor, GeoMaNORegressor, AMORegressor])
 def test_larger_patches_are_measured_on_grids(kind):
-    cost = small(kind, patch_size=2).estimate_cost(X, X)
+    cost = small(kind, patches__size=2).estimate_cost(X, X)
     assert isinstance(cost, CostEstimate)
-    assert set(cost.savings) <= {"patch_size=4"}
+    assert set(cost.savings) <= {"patches__size=4"}
     assert cost.n_epochs == 4
     assert cost.total_seconds == 4 * cost.seconds_per_epoch > 0
 
@@ -78,9 +78,9 @@ def test_fewer_points_are_measured_where_they_can_be_drawn(monkeypatch):
     cost = small(max_iter=50).estimate_cost(POINTS, TARGETS)
     # A quarter of the mean of 153 points, in two digits.
     assert measured == [None, 38]
-    assert cost.savings == {"subsample_points=38": 100.0, "max_time=60": 60.0}
+    assert cost.savings == {"training__subsample_points=38": 100.0, "max_time=60": 60.0}
     assert str(cost).splitlines()[1:] == [
-        "  subsample_points=38 would take 1 min 40 s",
+        "  training__subsample_points=38 would take 1 min 40 s",
         "  max_time=60 would take 1 min, in which there is time for 6 epochs",
     ]
     # Neither a network that has no such parameter, nor data that leave no choice, nor a setting that saves nothing.
@@ -95,7 +95,7 @@ def test_fewer_points_are_measured_where_they_can_be_drawn(monkeypatch):
 
 @pytest.mark.parametrize(("max_time", "total", "n_epochs"), [(None, 400.0, 40), (35.0, 35.0, 4), (3600.0, 400.0, 40)])
 def test_a_time_limit_is_the_total_if_it_ends_the_fit(max_time, total, n_epochs):
-    cost = CostEstimate.of_epochs(EpochCost(10.0, 5, 1), 40, max_time, {"patch_size=4": 9.5})
+    cost = CostEstimate.of_epochs(EpochCost(10.0, 5, 1), 40, max_time, {"patches__size=4": 9.5})
     assert (cost.total_seconds, cost.n_epochs) == (total, n_epochs)
     assert cost.savings == ({"max_time=60": 60.0} if total > 60 else {})
 
@@ -109,9 +109,9 @@ def test_a_table_and_early_stopping_and_weights():
 
 def test_members_take_as_long_as_all_of_them():
     ensemble = EnsembleRegressor(small(), n_members=5)
-    one = CostEstimate(2.0, 4, 8.0, 10**6, {"patch_size=4": 4.0})
-    assert one.times(5) == CostEstimate(2.0, 20, 40.0, 10**6, {"patch_size=4": 20.0})
-    assert one.times(3, 2) == CostEstimate(2.0, 12, 24.0, 2 * 10**6, {"patch_size=4": 12.0})
+    one = CostEstimate(2.0, 4, 8.0, 10**6, {"patches__size=4": 4.0})
+    assert one.times(5) == CostEstimate(2.0, 20, 40.0, 10**6, {"patches__size=4": 20.0})
+    assert one.times(3, 2) == CostEstimate(2.0, 12, 24.0, 2 * 10**6, {"patches__size=4": 12.0})
     assert ensemble.estimate_cost(X, X).n_epochs == 20
     assert ensemble.set_params(n_jobs=2).estimate_cost(X, X).n_epochs == 12
     assert not hasattr(ensemble, "estimators_")
@@ -146,7 +146,7 @@ def test_errors_are_those_of_a_fit():
     with pytest.raises(ValueError, match="max_iter"):
         small(max_iter=0).estimate_cost(X, X)
     with pytest.raises(ValueError, match="weight_decay"):
-        small(training__weight_decay=-1.0).estimate_cost(X, X)
+        small(weight_decay=-1.0).estimate_cost(X, X)
 
 
 @pytest.mark.parametrize(

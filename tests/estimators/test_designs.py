@@ -30,7 +30,7 @@ from skop.inspection import FieldErrorDisplay
 from skop.metrics import neg_relative_l2_scorer, neg_root_mean_squared_scorer
 
 pytestmark = pytest.mark.filterwarnings(
-    "ignore:X has points in the box", "ignore:the training loss", "ignore:n_latents=.* has no effect"
+    "ignore:X has points in the box", "ignore:the training loss", "ignore:latents=.* has no effect"
 )
 N = 6
 #: Rows of the design, in the order of the runs.
@@ -40,7 +40,7 @@ ORDER = [3, 0, 5, 1, 4, 2]
 
 def small(**params):
     """LaMO, as small as it can be."""
-    tiny = {"width": 8, "depth": 1, "n_latents": 4, "architecture__n_latent_heads": 2, "d_state": 4, "max_iter": 1}
+    tiny = {"width": 8, "depth": 1, "latents__n_tokens": 4, "max_iter": 1}
     return LaMORegressor().set_params(**(tiny | {"random_state": 0, "target_fields": ["stress"]} | params))
 
 
@@ -217,9 +217,8 @@ def test_tools_of_scikit_learn_split_a_column_of_paths(runs):
     scores = cross_val_score(small(), frame, cv=halves, error_score="raise")
     expected = [small().fit(frame.iloc[a]).score(frame.iloc[b]) for a, b in halves]
     np.testing.assert_array_equal(scores, expected)
-    search = GridSearchCV(
-        make_pipeline("passthrough", small()), {"lamoregressor__n_latents": [2, 4]}, cv=halves, error_score="raise"
-    ).fit(frame)
+    grid, pipeline = {"lamoregressor__latents__n_tokens": [2, 4]}, make_pipeline("passthrough", small())
+    search = GridSearchCV(pipeline, grid, cv=halves, error_score="raise").fit(frame)
     assert "stress_error" in search.predict(test)[0].point_data
     scores = cross_val_score(small(target_fields=None), frame, TABLE["load"], cv=halves, error_score="raise")
     assert np.isfinite(scores).all()
@@ -440,7 +439,7 @@ def test_scorers_read_meshes(runs):
         expected = np.sqrt(np.mean([np.mean(part**2) for part in np.split(error, ends)]))
         assert neg_root_mean_squared_scorer(model, X, y) == pytest.approx(-expected, rel=1e-6)
     search = GridSearchCV(
-        small(), {"n_latents": [2, 4]}, scoring={"rms": neg_root_mean_squared_scorer}, refit="rms", cv=2
+        small(), {"latents__n_tokens": [2, 4]}, scoring={"rms": neg_root_mean_squared_scorer}, refit="rms", cv=2
     ).fit(names())
     assert np.isfinite(search.cv_results_["mean_test_rms"]).all()
     frame = TABLE.assign(file=names())

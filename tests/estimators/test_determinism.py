@@ -19,6 +19,7 @@ import torch
 from threadpoolctl import threadpool_info
 
 import skop
+from skop.parts import Patches
 
 from .make_model_files import cases
 
@@ -53,7 +54,7 @@ def digest_of_fit(model, X, y):
 def large_digest():
     """Checksum of a fit whose layers have enough numbers for several threads."""
     X = np.random.default_rng(1).normal(size=(2, 128, 128, 1))
-    model = skop.LaMORegressor(width=64, depth=1, max_iter=1, batch_size=2, patch_size=2, random_state=0)
+    model = skop.LaMORegressor(width=64, depth=1, patches=Patches(size=2), max_iter=1, batch_size=2, random_state=0)
     seen = set()
     model.fit(X, X)
     model.module_.register_forward_pre_hook(lambda *_: seen.add(torch.get_num_threads()))

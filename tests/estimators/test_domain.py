@@ -129,7 +129,7 @@ def test_axes_in_another_order_than_the_coordinates_are_as_good_if_the_fit_had_t
 
 @pytest.mark.parametrize("params", [{"geometry": "points"}, {"geometry": "structured"}])
 def test_networks_that_read_places_may_see_other_points_of_the_box(params):
-    model = small(architecture__n_latent_heads=2, **params).fit(on(POINTS), on(POINTS))
+    model = small(latents__n_heads=2, **params).fit(on(POINTS), on(POINTS))
     inside = on(np.clip(bent, 0, 1.0))
     assert said_of(lambda: model.predict(inside)) == []
     (said,) = said_of(lambda: model.predict(on(POINTS + np.array([0.0, 0.1]))))
@@ -141,7 +141,7 @@ def test_networks_that_read_places_may_see_other_points_of_the_box(params):
 def test_clouds_outside_the_box():
     points = [RANDOM.random((size, 2)) for size in (7, 9, 8)]
     targets = [point[:, :1] for point in points]
-    model = small(architecture__n_latent_heads=2).fit(points, targets)
+    model = small(latents__n_heads=2).fit(points, targets)
     assert said_of(lambda: model.predict(points[::-1])) == []
     assert len(said_of(lambda: model.predict([5e5 + point for point in points]))) == 1
     assert len(said_of(lambda: model.predict([5e5 + point for point in points], coords=[5e5 + p for p in points]))) == 1

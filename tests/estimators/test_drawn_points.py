@@ -12,15 +12,7 @@ SIZES = (40, 7, 1, 60, 9, 40)
 
 
 def small(**params):
-    tiny = {
-        "width": 8,
-        "depth": 1,
-        "n_latents": 4,
-        "architecture__n_latent_heads": 2,
-        "d_state": 4,
-        "max_iter": 2,
-        "random_state": 0,
-    }
+    tiny = {"width": 8, "depth": 1, "latents__n_tokens": 4, "max_iter": 2, "random_state": 0}
     return LaMORegressor().set_params(**(tiny | params))
 
 
@@ -54,14 +46,15 @@ class Recorder:
 def test_every_step_sees_another_part():
     X, y = samples()
     loss = Recorder()
-    small(subsample_points=10, batch_size=6, max_iter=4, loss=loss).fit(X, y)
+    small(training__subsample_points=10, batch_size=6, max_iter=4, loss=loss).fit(X, y)
     assert loss.sizes == [[1, 7, 9, 10, 10, 10]] * 4
     assert len({target.sum().item() for target in loss.targets}) == 4
 
 
 def test_draws_are_reproducible():
     X, y = samples()
-    first, second, other = (small(subsample_points=10, random_state=seed).fit(X, y).predict(X) for seed in (0, 0, 1))
+    model = small(training__subsample_points=10)
+    first, second, other = (model.set_params(random_state=seed).fit(X, y).predict(X) for seed in (0, 0, 1))
     np.testing.assert_array_equal(flat(first), flat(second))
     assert not np.array_equal(flat(first), flat(other))
 
@@ -72,7 +65,7 @@ def test_draws_do_not_depend_on_the_order_of_points():
     orders = [generator.permutation(size) for size in SIZES]
     mixed = [(place[order], field[order]) for (place, field), order in zip(X, orders, strict=True)]
     truth = [item[order] for item, order in zip(y, orders, strict=True)]
-    model = small(subsample_points=10, dtype="float64")
+    model = small(training__subsample_points=10, dtype="float64")
     expected = flat(model.fit(X, y).predict(X))
     np.testing.assert_allclose(flat(model.fit(mixed, truth).predict(X)), expected, rtol=1e-9)
 
@@ -80,7 +73,8 @@ def test_draws_do_not_depend_on_the_order_of_points():
 def test_more_points_than_there_are_change_nothing():
     X, y = samples()
     # One batch: the order of the samples, for which both draw other random numbers, does not count.
-    losses = [small(subsample_points=count, batch_size=6, max_iter=1).fit(X, y).loss_curve_[0] for count in (None, 60)]
+    model = small(batch_size=6, max_iter=1)
+    losses = [model.set_params(training__subsample_points=n).fit(X, y).loss_curve_[0] for n in (None, 60)]
     assert losses[1] == pytest.approx(losses[0], rel=1e-5)
 
 
@@ -89,7 +83,7 @@ def test_more_points_than_there_are_change_nothing():
 def test_draws_of_all_kinds(form, loss):
     generator = np.random.default_rng(0)
     points, values = generator.random((5, 30, 2)), 1 + generator.random((5, 30, 1))
-    options, fitting = {"subsample_points": 8, "loss": loss}, {}
+    options, fitting = {"training__subsample_points": 8, "loss": loss}, {}
     X, y = FieldSet(points, values), FieldSet(points, values)
     if form == "shared":
         X = y = FieldSet(points[0], values)
@@ -113,24 +107,23 @@ def test_draws_of_a_grid_are_refused():
     grid = np.ones((4, 5, 5, 1))
     bent = FieldSet(unit_grid((5, 5)) @ np.array([[1.0, 0.3], [0.2, 1.0]]), np.ones((4, 25, 1)), grid_shape=(5, 5))
     for X in (grid, bent):
-        with pytest.raises(FieldDataError, match="subsample_points=5"):
-            small(subsample_points=5).fit(X, X)
-    model = small(subsample_points=5, geometry="points").fit(bent, bent)
+        with pytest.raises(FieldDataError, match="training__subsample_points=5"):
+            small(training__subsample_points=5).fit(X, X)
+    model = small(training__subsample_points=5, geometry="points").fit(bent, bent)
     assert model.predict(bent).shape == (4, 25, 1)
 
 
 def test_predictions_use_all_points():
     X, y = samples()
-    model = small(subsample_points=3).fit(X, y)
+    model = small(training__subsample_points=3).fit(X, y)
     assert [item.shape for item in model.predict(X)] == [item.shape for item in y]
     np.testing.assert_array_equal(flat(model.predict(X)), flat(model.predict(X)))
 
 
 def test_members_of_an_ensemble_draw_for_themselves():
     X, y = samples()
-    _, spread = (
-        EnsembleRegressor(small(subsample_points=5), n_members=2, random_state=0).fit(X, y).predict(X, return_std=True)
-    )
+    model = EnsembleRegressor(small(training__subsample_points=5), n_members=2, random_state=0)
+    _, spread = model.fit(X, y).predict(X, return_std=True)
     assert flat(spread).any()
 
 
@@ -145,14 +138,14 @@ def test_units_of_inputs_and_parameters_do_not_matter():
         return flat(small(dtype="float64", **modes).fit(inputs, y).predict(inputs))
 
     for mode in ("box", "standard"):
-        expected = predicted(1.0, 1.0, 1.0, scaling__coords=mode, architecture__n_centred_heads=0)
+        expected = predicted(1.0, 1.0, 1.0, scaling__coords=mode, latents__n_centred_heads=0)
         found = predicted(
-            np.array([1e-3, 1e4]), 1e6, np.array([1e-5, 1e5]), scaling__coords=mode, architecture__n_centred_heads=0
+            np.array([1e-3, 1e4]), 1e6, np.array([1e-5, 1e5]), scaling__coords=mode, latents__n_centred_heads=0
         )
         np.testing.assert_allclose(found, expected, rtol=1e-7)
     assert not np.allclose(
-        predicted(1.0, 1.0, 1.0, scaling__coords=None, architecture__n_centred_heads=0),
-        predicted(9.0, 1.0, 1.0, scaling__coords=None, architecture__n_centred_heads=0),
+        predicted(1.0, 1.0, 1.0, scaling__coords=None, latents__n_centred_heads=0),
+        predicted(9.0, 1.0, 1.0, scaling__coords=None, latents__n_centred_heads=0),
     )
     assert not np.allclose(
         predicted(1.0, 1.0, 1.0, scaling__params=None), predicted(1.0, 1.0, 9.0, scaling__params=None)
@@ -163,7 +156,7 @@ def test_modes_of_the_fitted_scalers():
     X, y = samples()
     points = np.concatenate([place for place, _ in X])
     box, standard, bare = (
-        small(scaling__coords=mode, architecture__n_centred_heads=0).fit(X, y).scalers_.coords
+        small(scaling__coords=mode, latents__n_centred_heads=0).fit(X, y).scalers_.coords
         for mode in ("box", "standard", None)
     )
     np.testing.assert_allclose([box.lower_, box.span_], [points.min(axis=0), np.ptp(points, axis=0)])
@@ -185,12 +178,14 @@ def test_scalars_are_weighted_against_the_field(weight):
 @pytest.mark.parametrize("mode", ["box", "standard", None])
 def test_scaling_is_saved(mode, tmp_path):
     X, y = samples()
-    model = small(scaling__coords=mode, architecture__n_centred_heads=0, scaling__params=None).fit(X, y)
+    model = small(scaling__coords=mode, latents__n_centred_heads=0, scaling__params=None).fit(X, y)
     model.save(tmp_path / "model.skop")
     np.testing.assert_array_equal(flat(skop.load(tmp_path / "model.skop").predict(X)), flat(model.predict(X)))
 
 
-@pytest.mark.parametrize("name", ["scaling__coords", "scaling__params", "training__scalar_weight", "subsample_points"])
+@pytest.mark.parametrize(
+    "name", ["scaling__coords", "scaling__params", "training__scalar_weight", "training__subsample_points"]
+)
 def test_unknown_values_are_refused(name):
     X, y = samples()
     with pytest.raises(ValueError, match=name.rpartition("__")[2]):
@@ -202,7 +197,7 @@ def test_centres_in_space_need_the_box(mode):
     generator = np.random.default_rng(0)
     X = FieldSet(generator.random((4, 9, 2)))
     with pytest.raises(ValueError, match=r"n_centred_heads=2 needs coordinates.*scaling__coords='box' or"):
-        small(scaling__coords=mode, architecture__n_centred_heads=2).fit(X, generator.random((4, 9, 1)))
+        small(scaling__coords=mode, latents__n_centred_heads=2).fit(X, generator.random((4, 9, 1)))
 
 
 @pytest.mark.parametrize("role", ["scaling__inputs", "scaling__targets"])
@@ -224,4 +219,4 @@ def test_statistics_of_single_points_follow_the_order_of_the_points(role):
     probe = model.predict(FieldSet(points, fields), coords=points[[3]])
     np.testing.assert_allclose(probe, model.predict(FieldSet(points, fields))[:, [3]], rtol=1e-5)
     with pytest.raises(FieldDataError, match="scaling of whole channels"):
-        model.set_params(subsample_points=3).fit(FieldSet(points, fields), targets)
+        model.set_params(training__subsample_points=3).fit(FieldSet(points, fields), targets)

@@ -8,22 +8,23 @@ import torch
 from torch import nn
 
 import skop
-import skop.estimators.operators._geomano
 from skop import FieldSet, GeoMaNORegressor, RolloutRegressor
 from skop.data import DataSpec, TargetForm, unit_grid
-from skop.exceptions import FieldDataError
+from skop.exceptions import FieldDataError, SkopWarning
 from skop.modules import CoordinatePositionalEncoding, LearnedPositionalEncoding, direction_set
-from skop.networks import GeoMaNONetwork
 
 RANDOM = np.random.default_rng(0)
-#: What the network learns of the data and not of the parameters.
-OF_THE_DATA = {"n_dims", "n_fields", "n_params", "n_outputs", "grid_shape", "n_scalars"}
 LINE = unit_grid((6, 4))
 BENT = np.stack([LINE[:, 0], LINE[:, 1] + 0.2 * np.sin(3 * LINE[:, 0])], axis=1).reshape(6, 4, 2)
+CLOUD = RANDOM.random((24, 2))
+RAGGED = [RANDOM.random((size, 2)) for size in (5, 7, 6)]
+VALUES = [RANDOM.normal(size=(size, 1)) for size in (5, 7, 6)]
+FIELD = RANDOM.normal(size=(3, 24, 1))
+SURFACE = np.concatenate([BENT, BENT[..., :1] ** 2], axis=-1)
 
 
 def small(**params):
-    sizes = {"width": 8, "depth": 1, "d_state": 2, "architecture__conv_channels": 4, "max_iter": 2, "random_state": 0}
+    sizes = {"width": 8, "depth": 1, "patches__conv_channels": 4, "max_iter": 2, "random_state": 0}
     return GeoMaNORegressor().set_params(**(sizes | params))
 
 
@@ -38,44 +39,70 @@ def network(grid=(6, 4), n_outputs=1, n_scalars=0, **params):
 
 
 # ---------------------------------------------------------------- parameters
-def test_every_setting_of_the_network_is_a_parameter_of_the_estimator_and_is_passed_on(monkeypatch):
-    passed, own = {}, set(GeoMaNORegressor().get_params())
-    # What is optional in the skeleton and not asked for by GeoMaNO.
-    absent = {"pad_to_multiple", "patch_init"}
-    settings = GeoMaNONetwork.keywords() - OF_THE_DATA - absent
-    values = {name: object() for name in settings - {"patch_size"}} | {"patch_size": 7}
-    monkeypatch.setattr(skop.estimators.operators._geomano, "GeoMaNONetwork", lambda **options: passed.update(options))
-    network(**{name if name in own else f"architecture__{name}": values[name] for name in settings})
-    assert {name: passed.get(name) for name in settings} == values
-    of_the_data = {"n_dims": 2, "n_fields": 1, "n_params": 0, "n_outputs": 1, "grid_shape": (6, 4), "n_scalars": 0}
-    assert {name: passed.get(name) for name in OF_THE_DATA} == of_the_data
-    assert set(passed) == settings | OF_THE_DATA
+#: Another value of each parameter of the network, and of what it acts with.
+CHANGED = {
+    "width": 12, "depth": 2, "mlp_ratio": 1.0, "dropout": 0.5, "patches__size": 3, "patches__conv_channels": 3,
+    "patches__positional_encoding": "coordinates", "patches__n_frequencies": 2, "patches__lifting_width": 7,
+    "patches__coordinate_channels": False, "patches__pad_to_multiple": 4, "patches__init": "normal",
+    "mixer__d_state": 3, "mixer__recurrence": "grid", "mixer__correction": "0011", "mixer__correction_at": "input",
+    "mixer__expand": 3, "mixer__dt_rank": 2, "mixer__scan_directions": "all", "mixer__direction_order": "vmamba",
+    "mixer__kernel_size": 1, "mixer__activation": "silu", "mixer__separate_gate": False,
+    "mixer__activate_output": True, "mixer__step_range": (0.25, 0.5), "mixer__decay_range": None,
+}  # fmt: skip
+ACT_WITH = {
+    "patches__n_frequencies": {"patches__positional_encoding": "coordinates"},
+    # A learned correction starts from none.
+    "mixer__correction_at": {"mixer__correction": "0011"},
+}
+
+
+@pytest.mark.parametrize("name", CHANGED)
+def test_every_parameter_of_the_network_changes_what_it_computes(name):
+    def outputs(**params):
+        torch.manual_seed(0)
+        return network(**params)(coords, fields, None, (6, 4)).field
+
+    coords, fields = torch.from_numpy(LINE).float(), torch.from_numpy(FIELD).float()
+    others = ACT_WITH.get(name, {})
+    assert not torch.equal(outputs(**others), outputs(**others, **{name: CHANGED[name]}))
+
+
+def test_every_parameter_of_the_network_was_changed():
+    parts = [name for name in small().get_params() if name.startswith(("patches__", "mixer__"))]
+    assert set(CHANGED) == {"width", "depth", "mlp_ratio", "dropout", *parts}
+
+
+def test_frequencies_without_a_positional_encoding_warn():
+    X = RANDOM.normal(size=(3, 6, 4, 1))
+    words = "patches__n_frequencies=3 has no effect with patches__positional_encoding='auto'; it acts with "
+    with pytest.warns(SkopWarning, match=words + "patches__positional_encoding='coordinates'"):
+        small(patches__n_frequencies=3, max_iter=1).fit(X, X)
 
 
 def test_parameters_shape_the_network():
     values = {
-        "patch_size": 3,
+        "patches__size": 3,
         "width": 12,
         "depth": 2,
-        "d_state": 5,
-        "architecture__expand": 3,
-        "architecture__dt_rank": 4,
-        "recurrence": "sequence",
-        "architecture__scan_directions": "all",
-        "architecture__direction_order": "paper",
-        "correction": "00001111",
-        "architecture__correction_at": "input",
-        "architecture__kernel_size": 5,
-        "architecture__activation": "silu",
-        "architecture__separate_gate": False,
-        "architecture__activate_output": True,
-        "architecture__step_range": (0.25, 0.5),
-        "architecture__decay_range": (0.25, 2.0),
-        "architecture__mlp_ratio": 1.5,
-        "architecture__positional_encoding": "learned",
-        "architecture__coordinate_channels": False,
-        "architecture__lifting_width": 7,
-        "architecture__conv_channels": 3,
+        "mixer__d_state": 5,
+        "mixer__expand": 3,
+        "mixer__dt_rank": 4,
+        "mixer__recurrence": "sequence",
+        "mixer__scan_directions": "all",
+        "mixer__direction_order": "paper",
+        "mixer__correction": "00001111",
+        "mixer__correction_at": "input",
+        "mixer__kernel_size": 5,
+        "mixer__activation": "silu",
+        "mixer__separate_gate": False,
+        "mixer__activate_output": True,
+        "mixer__step_range": (0.25, 0.5),
+        "mixer__decay_range": (0.25, 2.0),
+        "mlp_ratio": 1.5,
+        "patches__positional_encoding": "learned",
+        "patches__coordinate_channels": False,
+        "patches__lifting_width": 7,
+        "patches__conv_channels": 3,
         "dropout": 0.25,
     }
     built = network((9, 7), **values)
@@ -86,17 +113,15 @@ def test_parameters_shape_the_network():
     assert mixer.direction_projection.weight.shape == (8 * (4 + 2 * 5), 36)
     assert mixer.step_projection.shape == (8, 36, 4)
     assert mixer.scan_grid is None
-    assert network((9, 7), recurrence="grid").blocks[0].mixer.scan_grid is skop.ops.selective_scan_2d
+    assert network((9, 7), mixer__recurrence="grid").blocks[0].mixer.scan_grid is skop.ops.selective_scan_2d
     assert mixer.directions == direction_set(2, "all", "paper")
     assert mixer.correction.unique_consecutive().tolist() == [0, 1]
     assert mixer.correction_at == "input"
     assert mixer.convolution.kernel_size == (5, 5)
     assert mixer.activation is nn.functional.silu
     assert mixer.activate_output
-    assert not network(architecture__activate_output=False).blocks[0].mixer.activate_output
-    assert network(architecture__separate_gate=True, architecture__expand=2).blocks[
-        0
-    ].mixer.in_projection.weight.shape == (32, 8)
+    assert not network(mixer__activate_output=False).blocks[0].mixer.activate_output
+    assert network(mixer__separate_gate=True, mixer__expand=2).blocks[0].mixer.in_projection.weight.shape == (32, 8)
     steps = nn.functional.softplus(mixer.step_bias)
     assert 0.249 < steps.min() < steps.max() < 0.501
     rates = mixer.log_decay.exp().view(-1, 5)
@@ -107,36 +132,36 @@ def test_parameters_shape_the_network():
     assert built.lifting.fc1.weight.shape == (7, 4)
     assert built.conv_stem.convolution.out_channels == 3
     assert built.blocks[0].dropout.p == built.blocks[0].mlp.dropout.p == 0.25
-    coded = network(architecture__positional_encoding="coordinates", architecture__n_frequencies=3).positional_encoding
+    coded = network(patches__positional_encoding="coordinates", patches__n_frequencies=3).positional_encoding
     assert isinstance(coded, CoordinatePositionalEncoding)
     assert len(coded.frequencies) == 3
-    assert network(architecture__positional_encoding=None).positional_encoding is None
+    assert network(patches__positional_encoding=None).positional_encoding is None
 
 
 @pytest.mark.parametrize(("grid", "patch"), [((128,), 2), ((85, 85), 11), ((9, 8, 8), 3)])
 def test_patches_are_small_enough_for_few_tokens(grid, patch):
     built = network(grid)
     assert built.patch_shape == (patch,) * len(grid)
-    assert network(grid, patch_size=2).patch_shape == (2,) * len(grid)
+    assert network(grid, patches__size=2).patch_shape == (2,) * len(grid)
 
 
 @pytest.mark.parametrize(
     ("params", "message"),
     [
-        ({"correction": "011"}, r"correction is '011'.*4 digits"),
-        ({"correction": "00110011"}, r"correction is '00110011'.*4 digits"),
-        ({"correction": "0011", "architecture__scan_directions": "all"}, r"correction is '0011'.*8 digits"),
-        ({"correction": 3}, r"'correction' parameter of GeoMaNORegressor"),
-        ({"architecture__correction_at": "skip"}, r"'correction_at' parameter"),
-        ({"recurrence": "2d"}, r"'recurrence' parameter"),
-        ({"architecture__scan_directions": "spiral"}, r"'scan_directions' parameter"),
-        ({"architecture__direction_order": "any"}, r"'direction_order' parameter"),
-        ({"architecture__activation": "relu"}, r"'activation' parameter"),
-        ({"architecture__kernel_size": 2}, r"kernel_size=2 is even"),
-        ({"architecture__step_range": (0.1,)}, r"a sequence of 2 numbers. Got \(0.1,\)"),
-        ({"architecture__step_range": (0.0, 0.1)}, r"step_range is \(0.0, 0.1\)"),
-        ({"architecture__lifting_width": -1}, r"'lifting_width' parameter"),
-        ({"architecture__dt_rank": 0}, r"'dt_rank' parameter"),
+        ({"mixer__correction": "011"}, r"correction is '011'.*4 digits"),
+        ({"mixer__correction": "00110011"}, r"correction is '00110011'.*4 digits"),
+        ({"mixer__correction": "0011", "mixer__scan_directions": "all"}, r"correction is '0011'.*8 digits"),
+        ({"mixer__correction": 3}, r"'correction' parameter of GeometricScan"),
+        ({"mixer__correction_at": "skip"}, r"'correction_at' parameter"),
+        ({"mixer__recurrence": "2d"}, r"'recurrence' parameter"),
+        ({"mixer__scan_directions": "spiral"}, r"'scan_directions' parameter"),
+        ({"mixer__direction_order": "any"}, r"'direction_order' parameter"),
+        ({"mixer__activation": "relu"}, r"'activation' parameter"),
+        ({"mixer__kernel_size": 2}, r"kernel_size=2 is even"),
+        ({"mixer__step_range": (0.1,)}, r"a sequence of 2 numbers. Got \(0.1,\)"),
+        ({"mixer__step_range": (0.0, 0.1)}, r"step_range is \(0.0, 0.1\)"),
+        ({"patches__lifting_width": -1}, r"'lifting_width' parameter"),
+        ({"mixer__dt_rank": 0}, r"'dt_rank' parameter"),
     ],
 )
 def test_settings_that_do_not_fit_are_named_and_leave_an_earlier_fit(params, message):
@@ -154,7 +179,7 @@ def test_settings_that_do_not_fit_are_named_and_leave_an_earlier_fit(params, mes
 @pytest.mark.parametrize("recurrence", ["grid", "sequence"])
 def test_every_scan_fits_in_every_dimension(shape, crossing, recurrence):
     X = RANDOM.normal(size=(4, *shape, 1))
-    predicted = small(architecture__scan_directions=crossing, recurrence=recurrence, max_iter=1).fit(X, X).predict(X)
+    predicted = small(mixer__scan_directions=crossing, mixer__recurrence=recurrence, max_iter=1).fit(X, X).predict(X)
     assert predicted.shape == X.shape
     assert np.isfinite(predicted).all()
 
@@ -165,11 +190,11 @@ def test_a_local_law_is_learned_without_coordinates():
     y = X + 0.5 * np.roll(X, 1, axis=1)
     y[:, 0] = X[:, 0]
     published = {
-        "architecture__coordinate_channels": False,
-        "architecture__positional_encoding": None,
-        "architecture__lifting_width": 8,
-        "patch_size": 2,
-        "correction": "0011",
+        "patches__coordinate_channels": False,
+        "patches__positional_encoding": None,
+        "patches__lifting_width": 8,
+        "patches__size": 2,
+        "mixer__correction": "0011",
     }
     estimator = small(width=16, max_iter=30, learning_rate_init=1e-2, **published).fit(X, y)
     assert estimator.loss_curve_[-1] < 0.6 * estimator.loss_curve_[0]
@@ -210,13 +235,6 @@ def test_a_bent_grid_is_seen_through_its_coordinates():
     estimator = small().fit(FieldSet(BENT, y), y)
     moved = np.asarray(estimator.predict(FieldSet(BENT + 0.1 * BENT**2, y)))
     assert np.abs(moved - np.asarray(estimator.predict(FieldSet(BENT, y)))).max() > 0
-
-
-CLOUD = RANDOM.random((24, 2))
-RAGGED = [RANDOM.random((size, 2)) for size in (5, 7, 6)]
-VALUES = [RANDOM.normal(size=(size, 1)) for size in (5, 7, 6)]
-FIELD = RANDOM.normal(size=(3, 24, 1))
-SURFACE = np.concatenate([BENT, BENT[..., :1] ** 2], axis=-1)
 
 
 @pytest.mark.parametrize(
@@ -282,23 +300,23 @@ def test_geometry_alone_is_an_input():
 @pytest.mark.parametrize(
     "params",
     [
-        {"recurrence": "grid"},
+        {"mixer__recurrence": "grid"},
         {
-            "correction": "0011",
-            "architecture__positional_encoding": "coordinates",
-            "architecture__n_frequencies": 2,
-            "architecture__lifting_width": 6,
+            "mixer__correction": "0011",
+            "patches__positional_encoding": "coordinates",
+            "patches__n_frequencies": 2,
+            "patches__lifting_width": 6,
         },
         {
-            "recurrence": "sequence",
-            "architecture__positional_encoding": "learned",
-            "architecture__separate_gate": False,
+            "mixer__recurrence": "sequence",
+            "patches__positional_encoding": "learned",
+            "mixer__separate_gate": False,
         },
         {
-            "correction": None,
-            "architecture__scan_directions": "all",
-            "architecture__correction_at": "output",
-            "architecture__step_range": (0.01, 1.0),
+            "mixer__correction": None,
+            "mixer__scan_directions": "all",
+            "mixer__correction_at": "output",
+            "mixer__step_range": (0.01, 1.0),
         },
     ],
 )
@@ -310,7 +328,7 @@ def test_what_was_saved_predicts_the_same_bit_for_bit(params, tmp_path):
     assert type(loaded) is GeoMaNORegressor
     np.testing.assert_array_equal(loaded.predict(X), estimator.predict(X))
     assert repr(loaded.get_params()) == repr(estimator.get_params())
-    if params.get("architecture__positional_encoding") != "learned":
+    if params.get("patches__positional_encoding") != "learned":
         fine = RANDOM.normal(size=(2, 9, 7, 2))
         np.testing.assert_array_equal(loaded.predict(fine), estimator.predict(fine))
 
@@ -345,7 +363,7 @@ def test_dropout_acts_in_training_only():
 @pytest.mark.filterwarnings("ignore::skop.exceptions.ResolutionWarning")
 def test_learned_positions_tie_the_model_to_its_tokens():
     X = RANDOM.normal(size=(4, 6, 4, 1))
-    estimator = small(architecture__positional_encoding="learned", patch_size=2, max_iter=1).fit(X, X)
+    estimator = small(patches__positional_encoding="learned", patches__size=2, max_iter=1).fit(X, X)
     with pytest.raises(ValueError, match=r"for 6 tokens and cannot serve \d+.*positional_encoding='coordinates'"):
         estimator.predict(RANDOM.normal(size=(2, 8, 10, 1)))
 

@@ -20,7 +20,7 @@ SIZES = (40, 31, 52, 40, 36, 44)
 
 
 def small(**params):
-    tiny = {"grid": (8, 6), "width": 8, "depth": 1, "d_state": 4, "max_iter": 2, "random_state": 0, "device": "cpu"}
+    tiny = {"grid": (8, 6), "width": 8, "depth": 1, "max_iter": 2, "random_state": 0, "device": "cpu"}
     return GeoMaNORegressor().set_params(**(tiny | params))
 
 
@@ -189,7 +189,7 @@ def test_resampled_points_of_a_grid_are_that_grid():
     points = unit_grid(shape)
     X, order = generator.normal(size=(4, 30, 2)), generator.permutation(30)
     y = X[..., :1] + 2
-    changes = {"dtype": "float64", "patch_size": 2, "grid": shape}
+    changes = {"dtype": "float64", "patches__size": 2, "grid": shape}
     on_grid = small(**changes).fit((points, X), y)
     assert on_grid.spec_.geometry == "grid"
     assert on_grid.spec_.resampler is None

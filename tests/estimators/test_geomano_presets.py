@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from torch import nn
 
-from skop import GeoMaNOArchitecture, GeoMaNORegressor
+from skop import GeoMaNORegressor
 from skop.data import DataSpec, TargetForm
 from skop.losses import get_loss
 
@@ -14,64 +14,60 @@ RANDOM = np.random.default_rng(0)
 PUBLISHED = {
     "darcy": {
         "depth": 8,
-        "d_state": 16,
+        "mixer__d_state": 16,
         "width": 64,
         "batch_size": 4,
         "learning_rate_init": 3e-4,
         "max_iter": 500,
         "training__schedule": "one_cycle",
         "loss": "relative_l2_gradient",
-        "recurrence": "grid",
-        "architecture__positional_encoding": None,
-        "correction": "0011",
-        "architecture__scan_directions": "cross",
+        "mixer__recurrence": "grid",
+        "patches__positional_encoding": None,
+        "mixer__correction": "0011",
+        "mixer__scan_directions": "cross",
     },
     "navier_stokes": {
         "depth": 8,
-        "d_state": 16,
+        "mixer__d_state": 16,
         "width": 256,
         "batch_size": 2,
         "learning_rate_init": 3e-4,
         "max_iter": 500,
         "training__schedule": "one_cycle",
         "loss": "relative_l2",
-        "recurrence": "sequence",
-        "architecture__positional_encoding": "learned",
-        "correction": "learnable",
-        "architecture__scan_directions": "cross",
+        "mixer__recurrence": "sequence",
+        "patches__positional_encoding": "learned",
+        "mixer__correction": "learnable",
+        "mixer__scan_directions": "cross",
     },
 }
-#: What the paper does not state and the code that it builds on does.
-AS_IN_LAMO = (
-    "patch_size",
-    "architecture__expand",
-    "architecture__mlp_ratio",
-    "architecture__kernel_size",
-    "architecture__conv_channels",
-    "dropout",
-    "training__weight_decay",
-    "training__decay_bias_and_norm",
-    "training__max_grad_norm",
-    "training__loss_reduction",
-    "training__schedule_interval",
-    "training__beta_2",
-    "training__ema_decay",
-    "early_stopping",
-    "scaling__coords",
-    "scaling__inputs",
-    "scaling__targets",
-    "loss",
-)
+#: Parameters of the network that no table states: as VMamba and 2DMamba have them, or our choice.
+UNSTATED = {
+    "mlp_ratio": 4,
+    "dropout": 0.0,
+    "patches__size": 2,
+    "patches__conv_channels": 0,
+    "patches__coordinate_channels": True,
+    "patches__pad_to_multiple": 1,
+    "patches__init": "default",
+    "mixer__correction_at": "state",
+    "mixer__direction_order": "paper",
+    "mixer__expand": 2,
+    "mixer__dt_rank": None,
+    "mixer__kernel_size": 3,
+    "mixer__activation": "silu",
+    # Line 10 of Algorithm 1.
+    "mixer__activate_output": True,
+    "mixer__separate_gate": False,
+    "mixer__step_range": (1e-3, 0.1),
+    "mixer__decay_range": None,
+}
 
 
 @pytest.mark.parametrize("name", PUBLISHED)
 def test_presets_are_the_tables_of_the_paper(name):
-    parameters = GeoMaNORegressor.from_preset(name).get_params()
-    assert {key: parameters[key] for key in PUBLISHED[name]} == PUBLISHED[name]
-    assert parameters["architecture__correction_at"] == "state"
-    # Line 10 of Algorithm 1.
-    assert parameters["architecture__activate_output"] is True
-    assert parameters["architecture__separate_gate"] is False
+    parameters, stated = GeoMaNORegressor.from_preset(name).get_params(), PUBLISHED[name] | UNSTATED
+    assert {key: parameters[key] for key in stated} == stated
     assert parameters["symmetries"] is None
 
 
@@ -79,12 +75,9 @@ def test_presets_are_the_tables_of_the_paper(name):
 def test_what_the_paper_leaves_open_is_as_in_the_code_that_it_refers_to(name, max_grad_norm):
     found = GeoMaNORegressor.from_preset(name)
     # Transolver's scripts of both benchmarks.
-    assert (found.training.weight_decay, found.training.max_grad_norm) == (1e-5, max_grad_norm)
+    assert (found.weight_decay, found.training.max_grad_norm) == (1e-5, max_grad_norm)
     assert (found.training.loss_reduction, found.training.decay_bias_and_norm) == ("sum", True)
     assert (found.training.beta_2, found.training.ema_decay, found.early_stopping) == (0.999, None, False)
-    # VMamba's activation, rank and steps.
-    parts = found.architecture
-    assert (parts.activation, parts.dt_rank, tuple(parts.step_range)) == ("silu", None, (0.001, 0.1))
 
 
 def test_the_loss_of_darcy_adds_a_tenth_of_the_gradient():
@@ -93,13 +86,14 @@ def test_the_loss_of_darcy_adds_a_tenth_of_the_gradient():
 
 
 @pytest.mark.parametrize("name", PUBLISHED)
-def test_presets_name_every_parameter_of_the_network(name):
+def test_every_parameter_of_the_network_of_a_preset_is_stated_above(name):
     # Defaults may change; a preset must not change with them.
-    preset = GeoMaNORegressor._presets[name]
-    unnamed = set(GeoMaNOArchitecture().get_params()) - set(preset["architecture"])
-    assert unnamed == {"n_frequencies"}  # which only a network of coordinates has
-    assert {"width", "depth", "patch_size", "d_state", "recurrence", "correction", "dropout"} <= set(preset)
-    GeoMaNORegressor.from_preset(name)._validate_params()
+    model = GeoMaNORegressor.from_preset(name)
+    parts = {key for key in model.get_params() if key.startswith(("patches__", "mixer__"))}
+    # A network of coordinates only has frequencies, and the points are lifted to the width of the tokens.
+    assert parts - set(PUBLISHED[name] | UNSTATED) == {"patches__n_frequencies", "patches__lifting_width"}
+    assert model.patches.lifting_width == model.width
+    model._validate_params()
 
 
 @pytest.mark.parametrize(
@@ -129,6 +123,6 @@ def test_networks_of_the_presets(name, grid, n_fields, tokens):
 def test_presets_fit_data_of_their_benchmark(name, channels):
     X, y = RANDOM.normal(size=(5, 7, 6, channels)), RANDOM.normal(size=(5, 7, 6, 1))
     model = GeoMaNORegressor.from_preset(
-        name, width=16, depth=1, d_state=2, architecture__lifting_width=8, max_iter=1, random_state=0
+        name, width=16, depth=1, mixer__d_state=2, patches__lifting_width=8, max_iter=1, random_state=0
     )
     assert model.fit(X, y).predict(X).shape == y.shape

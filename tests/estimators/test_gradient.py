@@ -6,9 +6,10 @@ import pytest
 import torch
 from scipy.optimize import minimize
 
-from skop import FieldSet, LaMOArchitecture, LaMORegressor, ScalingOptions, SymmetryOptions, TrainingOptions
+from skop import FieldSet, LaMORegressor, ScalingOptions, SymmetryOptions, TrainingOptions
 from skop.data import unit_grid
 from skop.exceptions import FieldDataError
+from skop.parts import LatentTokens
 
 RANDOM = np.random.default_rng(0)
 GRID = (5, 4)
@@ -18,7 +19,7 @@ CLOUD = RANDOM.random((15, 2))
 
 
 def small(**params):
-    sizes = {"width": 8, "depth": 1, "d_state": 4, "max_iter": 3, "random_state": 0, "dtype": "float64"}
+    sizes = {"width": 8, "depth": 1, "max_iter": 3, "random_state": 0, "dtype": "float64"}
     return LaMORegressor(**(sizes | params))
 
 
@@ -49,7 +50,7 @@ CASES = {
         lambda predicted: (predicted**2).mean(axis=(1, 2, 3)),
     ),
     "field on points": (
-        {"architecture": LaMOArchitecture(n_latent_heads=2)},
+        {"latents": LatentTokens(n_heads=2)},
         (CLOUD, FIELD.reshape(8, -1, 1)[:, :15]),
         lambda field: field[:, 3, 0],
         lambda predicted: predicted[1][:, 3, 0],

@@ -21,7 +21,7 @@ X = np.random.default_rng(0).normal(size=(8, 4, 4, 1))
 
 
 def small(**params):
-    sizes = {"width": 8, "depth": 1, "d_state": 4, "max_iter": 6, "batch_size": 2, "random_state": 0}
+    sizes = {"width": 8, "depth": 1, "max_iter": 6, "batch_size": 2, "random_state": 0}
     return LaMORegressor(**(sizes | params))
 
 

@@ -5,20 +5,18 @@ import pytest
 import torch
 from torch import nn
 
-import skop.estimators.operators._lamo
 from skop import FieldSet, LaMORegressor
 from skop.data import DataSpec, TargetForm, unit_grid
 from skop.exceptions import FieldDataError
 from skop.modules import CoordinatePositionalEncoding, LearnedPositionalEncoding, direction_set
-from skop.networks import LaMOPatchNetwork, LaMOPointNetwork
+from skop.networks import LaMOPatchNetwork
+from skop.parts import Mamba, Mamba2
 
 RANDOM = np.random.default_rng(0)
 
 
 def small(**params):
-    return LaMORegressor().set_params(
-        **({"width": 8, "depth": 1, "d_state": 4, "max_iter": 2, "random_state": 0} | params)
-    )
+    return LaMORegressor().set_params(**({"width": 8, "depth": 1, "max_iter": 2, "random_state": 0} | params))
 
 
 def network(grid=(6, 4), n_params=0, n_outputs=1, n_scalars=0, geometry="grid", **params):
@@ -26,43 +24,67 @@ def network(grid=(6, 4), n_params=0, n_outputs=1, n_scalars=0, geometry="grid", 
     return small(**params)._build_network(spec, geometry)
 
 
+#: Another value of each parameter of the networks on grids and on points; a part of another class changes them too.
+BLOCKS = {"width": 12, "depth": 3, "mlp_ratio": 1.0, "dropout": 0.5}
+PATCHES = BLOCKS | {
+    "patches": None, "patches__size": 3, "patches__conv_channels": 3, "patches__positional_encoding": None,
+    "patches__n_frequencies": 2, "patches__lifting_width": 7, "patches__coordinate_channels": False,
+    "patches__pad_to_multiple": 4, "patches__init": "normal", "scan": Mamba(), "scan__d_state": 3, "scan__expand": 3,
+    "scan__n_heads": 2, "scan__scan_directions": "row_corners", "scan__path_weights": "shared",
+    "scan__kernel_size": 1, "scan__activation": "silu", "scan__decay_range": (0.25, 2.0),
+}  # fmt: skip
+LATENTS = BLOCKS | {
+    "latents": None, "latents__n_tokens": 5, "latents__n_heads": 2, "latents__n_centred_heads": 1,
+    "latents__decoder": "own_softmax", "latents__n_frequencies": 2, "latents__position_network": True,
+    "latents__parameter_embedding": "sinusoidal", "latents__weight_init": "trunc_normal", "latents__temperature": 2.0,
+    "latents__normalize": False, "latents__shared": False, "mixer": Mamba2(), "mixer__d_state": 3, "mixer__expand": 3,
+    "mixer__n_heads": 2,
+}  # fmt: skip
+
+
 @pytest.mark.parametrize(
-    ("kind", "geometry"),
-    [(LaMOPatchNetwork, "grid"), (LaMOPointNetwork, "structured"), (LaMOPointNetwork, "points")],
+    ("geometry", "name", "value"),
+    [
+        (geometry, *item)
+        for geometry, changed in (("grid", PATCHES), ("structured", LATENTS), ("points", LATENTS))
+        for item in changed.items()
+    ],
 )
-def test_every_setting_of_the_network_is_a_parameter_of_the_estimator_and_is_passed_on(monkeypatch, kind, geometry):
-    of_the_data = {"n_dims", "n_fields", "n_params", "n_outputs", "grid_shape", "n_scalars", "structured"}
-    # LaMO always has coordinates among its channels, no distances from a reference grid, and points are not lifted
-    # beyond the stem.
-    fixed = {"coordinate_channels", "lifting_width", "reference_size"}
-    settings = kind.keywords() - of_the_data - fixed
-    values = {name: object() for name in settings}
-    own = set(LaMORegressor().get_params())
-    passed = {}
-    monkeypatch.setattr(skop.estimators.operators._lamo, kind.__name__, lambda **options: passed.update(options))
-    network(geometry=geometry, **{name if name in own else f"architecture__{name}": values[name] for name in settings})
-    assert {name: passed.get(name) for name in settings} == values
-    assert passed.get("structured", False) == (geometry == "structured")
+def test_every_parameter_of_the_network_changes_what_it_computes(geometry, name, value):
+    def outputs(**params):
+        torch.manual_seed(0)
+        built = network(n_params=2, geometry=geometry, **({"depth": 2} | params))
+        return built(coords, fields, fields[:, :2, 0], (6, 4)).field
+
+    coords, fields = torch.from_numpy(unit_grid((6, 4))).float(), torch.linspace(-1, 1, 72).view(3, 24, 1)
+    # None is the part with its defaults.
+    assert torch.equal(outputs(), outputs(**{name: value})) == (value is None and "__" not in name)
+
+
+def test_every_parameter_of_the_network_was_changed():
+    parts = ("patches", "scan", "latents", "mixer")
+    names = {name for name in LaMORegressor().get_params() if name.partition("__")[0] in parts}
+    assert set(PATCHES | LATENTS) == names | set(BLOCKS)
 
 
 def test_parameters_shape_the_network():
     values = {
-        "patch_size": 3,
+        "patches__size": 3,
         "width": 12,
         "depth": 2,
-        "d_state": 5,
-        "architecture__expand": 3,
-        "n_heads": 2,
-        "architecture__scan_directions": "row_corners",
-        "architecture__path_weights": "shared",
-        "architecture__kernel_size": 5,
-        "architecture__activation": "silu",
-        "architecture__mlp_ratio": 1.5,
-        "architecture__positional_encoding": "learned",
+        "scan__d_state": 5,
+        "scan__expand": 3,
+        "scan__n_heads": 2,
+        "scan__scan_directions": "row_corners",
+        "scan__path_weights": "shared",
+        "scan__kernel_size": 5,
+        "scan__activation": "silu",
+        "mlp_ratio": 1.5,
+        "patches__positional_encoding": "learned",
         "dropout": 0.25,
-        "architecture__pad_to_multiple": 6,
-        "architecture__patch_init": "normal",
-        "architecture__decay_range": (0.25, 2.0),
+        "patches__pad_to_multiple": 6,
+        "patches__init": "normal",
+        "scan__decay_range": (0.25, 2.0),
     }
     built = network((9, 7), **values)
     mixer = built.blocks[0].mixer
@@ -80,7 +102,7 @@ def test_parameters_shape_the_network():
     assert built.blocks[0].dropout.p == built.blocks[0].mlp.dropout.p == 0.25
     assert built._token_grid((9, 7)) == (4, 4)
     # A learned table has no frequencies, so they are looked for beside it.
-    assert len(network(architecture__n_frequencies=3).positional_encoding.frequencies) == 3
+    assert len(network(patches__n_frequencies=3).positional_encoding.frequencies) == 3
     # 24 weights of a token from N(0, 1) have a spread that PyTorch's uniform start never has.
     assert built.embedding.linear.weight.std() > 0.8
 
@@ -90,7 +112,7 @@ def test_parameters_shape_the_network():
     [("learned", LearnedPositionalEncoding), ("coordinates", CoordinatePositionalEncoding), (None, type(None))],
 )
 def test_position_codes(position, kind):
-    assert isinstance(network(architecture__positional_encoding=position).positional_encoding, kind)
+    assert isinstance(network(patches__positional_encoding=position).positional_encoding, kind)
 
 
 def test_scalar_targets_get_the_pooled_head():
@@ -105,7 +127,7 @@ def test_scalar_targets_get_the_pooled_head():
 @pytest.mark.parametrize("scan", ["forward", "bidirectional", "cross", "row_corners"])
 def test_every_scan_fits_in_every_dimension(shape, scan):
     X = RANDOM.normal(size=(4, *shape, 1))
-    predicted = small(architecture__scan_directions=scan, architecture__kernel_size=1).fit(X, X).predict(X)
+    predicted = small(scan__scan_directions=scan, scan__kernel_size=1).fit(X, X).predict(X)
     assert predicted.shape == X.shape
     assert np.isfinite(predicted).all()
 

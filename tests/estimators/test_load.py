@@ -32,14 +32,14 @@ def test_every_public_loss_can_be_loaded():
 @pytest.mark.parametrize("kind", [str, lambda path: path], ids=["str", "Path"])
 def test_paths_of_both_kinds(tmp_path, kind):
     X, y = np.random.default_rng(0).random((6, 3)), np.arange(6.0)
-    estimator = skop.LaMORegressor(width=8, depth=1, n_heads=1, max_iter=1, random_state=0).fit(X, y)
+    estimator = skop.LaMORegressor(width=8, depth=1, max_iter=1, random_state=0).fit(X, y)
     estimator.save(kind(tmp_path / "model.skop"))
     np.testing.assert_array_equal(skop.load(kind(tmp_path / "model.skop")).predict(X), estimator.predict(X))
 
 
 def test_another_process_predicts_the_same(tmp_path):
     X = np.random.default_rng(0).normal(size=(3, 4, 4, 1))
-    estimator = skop.LaMORegressor(width=8, depth=1, n_heads=1, max_iter=1, random_state=0, device="cpu").fit(X, X)
+    estimator = skop.LaMORegressor(width=8, depth=1, max_iter=1, random_state=0, device="cpu").fit(X, X)
     estimator.save(tmp_path / "model.skop")
     np.save(tmp_path / "X.npy", X)
     program = (

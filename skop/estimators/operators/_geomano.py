@@ -87,6 +87,12 @@ class GeoMaNORegressor(OperatorRegressor):
         refuse_scattered_points(spec, "GeoMaNORegressor scans")
         return super()._choose_geometry(spec)
 
+    def _check_options(self, spec: DataSpec, geometry: str) -> None:
+        """Warn of parameters that have no effect on these data and this geometry, or with the other choices."""
+        super()._check_options(spec, geometry)
+        if self._options("patches").positional_encoding == "auto" and self._changed(("patches__n_frequencies",)):
+            self._warn_of_idle("patches__n_frequencies", {"patches__positional_encoding": ("coordinates",)})
+
     def _build_network(self, spec: DataSpec, geometry: str) -> OperatorNetwork:
         """Build the network for the data."""
         keywords = self._keywords(spec, "width", "depth", "mlp_ratio", "dropout", "patches", "mixer")
