@@ -29,7 +29,7 @@ CLOUDS = [RANDOM.random((size, 2)) for size in (7, 12, 5, 9)]
 
 
 def small(host="gnot", mixer="mamba", **changes):
-    sizes = {"width": 8, "depth": 1, "d_state": 2, "max_iter": 2, "random_state": 0, "dtype": "float64"}
+    sizes = {"width": 8, "depth": 1, "max_iter": 2, "random_state": 0, "dtype": "float64"}
     if mixer != "mamba":
         del sizes["d_state"]
     if host == "galerkin":
@@ -113,7 +113,7 @@ def test_presets_name_what_there_is():
     ):
         with pytest.raises(ValueError, match=words):
             MNORegressor.from_preset(**changes)
-    changed = MNORegressor.from_preset("darcy", host="oformer", width=8, training__weight_decay=0.5)
+    changed = MNORegressor.from_preset("darcy", host="oformer", width=8, weight_decay=0.5)
     assert (changed.width, changed.training.weight_decay, changed.architecture.latent_width) == (8, 0.5, 256)
 
 

@@ -37,7 +37,7 @@ from skop.training import Group
 FIELDS = np.random.default_rng(0).normal(size=(6, 5, 4, 1))
 POINTS = [np.random.default_rng(seed).random((7, 2)) for seed in range(6)]
 VALUES = [points[:, :1] for points in POINTS]
-SMALL: dict[str, Any] = {"width": 8, "depth": 1, "d_state": 4, "max_iter": 1, "random_state": 0}
+SMALL: dict[str, Any] = {"width": 8, "depth": 1, "max_iter": 1, "random_state": 0}
 OPERATORS = [LaMORegressor, GeoMaNORegressor, AMORegressor, MNORegressor]
 
 
@@ -61,11 +61,11 @@ def test_option_objects_are_estimators_with_valid_defaults(kind):
 
 def test_searches_reach_options_that_were_not_given():
     search = GridSearchCV(
-        LaMORegressor(**SMALL), {"training__weight_decay": [0.0, 0.5], "architecture__conv_channels": [0, 2]}, cv=2
+        LaMORegressor(**SMALL), {"weight_decay": [0.0, 0.5], "architecture__conv_channels": [0, 2]}, cv=2
     ).fit(FIELDS, FIELDS)
-    assert set(search.best_params_) == {"training__weight_decay", "architecture__conv_channels"}
+    assert set(search.best_params_) == {"weight_decay", "architecture__conv_channels"}
     best = search.best_estimator_
-    assert best.training.weight_decay == search.best_params_["training__weight_decay"]
+    assert best.training.weight_decay == search.best_params_["weight_decay"]
     assert best.training.ema_decay == TrainingOptions().ema_decay
     assert LaMORegressor().training is None
 
@@ -152,7 +152,7 @@ def test_a_subclass_needs_its_fields_and_its_network_only(tmp_path):
             "extra": [int],
         }
 
-    model = WiderLaMO(depth=1, d_state=4, max_iter=1, extra=4).fit(FIELDS, FIELDS)
+    model = WiderLaMO(depth=1, max_iter=1, extra=4).fit(FIELDS, FIELDS)
     assert clone(model).get_params()["extra"] == 4
     assert "max_iter : int, default=100" in WiderLaMO.__doc__
     model.save(tmp_path / "model.skop")

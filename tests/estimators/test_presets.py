@@ -64,7 +64,7 @@ PUBLISHED = {
         "d_state": 64,
         "architecture__expand": 2,
         "learning_rate_init": 5e-4,
-        "training__weight_decay": 1e-5,
+        "weight_decay": 1e-5,
         "batch_size": 4,
         "training__max_grad_norm": 0.1,
         "training__schedule": "one_cycle",
@@ -81,7 +81,7 @@ PUBLISHED = {
         "d_state": 64,
         "architecture__expand": 2,
         "learning_rate_init": 1e-3,
-        "training__weight_decay": 1e-5,
+        "weight_decay": 1e-5,
         "batch_size": 1,
         "training__max_grad_norm": 0.1,
         "training__schedule": "cosine",
@@ -105,7 +105,7 @@ PUBLISHED = {
         "d_state": 64,
         "architecture__expand": 2,
         "learning_rate_init": 1e-3,
-        "training__weight_decay": 1e-5,
+        "weight_decay": 1e-5,
         "batch_size": 8,
         "training__max_grad_norm": 0.1,
         "training__schedule": "one_cycle",
@@ -128,7 +128,7 @@ PUBLISHED = {
         "d_state": 1,
         "architecture__expand": 1,
         "learning_rate_init": 1e-3,
-        "training__weight_decay": 1e-5,
+        "weight_decay": 1e-5,
         "batch_size": 4,
         "training__max_grad_norm": 0.1,
         "training__schedule": "one_cycle",
@@ -149,7 +149,7 @@ PUBLISHED = {
         "d_state": 64,
         "architecture__expand": 2,
         "learning_rate_init": 1e-3,
-        "training__weight_decay": 1e-5,
+        "weight_decay": 1e-5,
         "batch_size": 8,
         "training__max_grad_norm": 0.1,
         "training__schedule": "one_cycle",
@@ -170,7 +170,7 @@ PUBLISHED = {
         "d_state": 64,
         "architecture__expand": 2,
         "learning_rate_init": 5e-4,
-        "training__weight_decay": 0.05,
+        "weight_decay": 0.05,
         "batch_size": 2,
         "training__max_grad_norm": None,
         "training__schedule": "one_cycle",
@@ -232,9 +232,8 @@ def test_presets_fit_data_of_the_layout_of_their_benchmark(name):
         "width": 16,
         "depth": 1,
         "n_latents": 4,
-        "architecture__n_latent_heads": 2,
+        "latents__n_heads": 2,
         "n_heads": 1,
-        "d_state": 4,
         "max_iter": 1,
     }
     model = LaMORegressor.from_preset(name, random_state=0, **small)
@@ -252,7 +251,7 @@ def test_presets_fit_data_of_the_layout_of_their_benchmark(name):
 
 
 def test_changes_win_and_presets_do_not_change():
-    changed = LaMORegressor.from_preset("darcy", max_iter=3, width=16, training__weight_decay=0.5)
+    changed = LaMORegressor.from_preset("darcy", max_iter=3, width=16, weight_decay=0.5)
     assert (changed.max_iter, changed.width, changed.training.weight_decay) == (3, 16, 0.5)
     assert changed.training.ema_decay is None
     assert LaMORegressor.from_preset("darcy").training.weight_decay == 1e-5

@@ -13,6 +13,7 @@ import skop
 from skop import AMORegressor, FieldSet, LaMORegressor, MNORegressor, PODRegressor
 from skop.exceptions import FieldDataError, SkopWarning
 from skop.metrics import relative_l2_score
+from skop.parts import GNOT, GalerkinTransformer, LatentAttention, LatentTokens, OFormer
 
 SIZES = (40, 1, 7, 3000, 2, 19, 7, 300)
 SMALL = (12, 7, 1, 20, 9, 12)
@@ -23,9 +24,8 @@ def small(**params):
     tiny = {
         "width": 8,
         "depth": 1,
-        "n_latents": 4,
-        "architecture__n_latent_heads": 2,
-        "d_state": 4,
+        "latents__n_tokens": 4,
+        "latents__n_heads": 2,
         "max_iter": 2,
         "random_state": 0,
     }
@@ -33,13 +33,12 @@ def small(**params):
 
 
 def amo(latents, **params):
-    tiny = {"width": 8, "depth": 1, "n_latents": 4, "n_poles": 3, "random_state": 0}
-    options = {"architecture__n_latent_heads": 2, "architecture__latents": latents}
-    return AMORegressor().set_params(**(tiny | options | params))
+    tiny = {"width": 8, "depth": 1, "latents__n_heads": 2, "mixer__n_poles": 3, "random_state": 0}
+    return AMORegressor(latents=latents(n_tokens=4)).set_params(**(tiny | params))
 
 
 def mno(host, **params):
-    return MNORegressor(host=host, width=8, depth=1, d_state=2, random_state=0).set_params(**params)
+    return MNORegressor(host=host(), width=8, depth=1, random_state=0).set_params(**params)
 
 
 def samples(sizes=SMALL, n_channels=2, seed=0):
@@ -69,10 +68,10 @@ def assert_near(actual, expected, tolerance):
 # ---------------------------------------------------------------------- independence
 CASES = [
     *((small, *case) for case in (("float32", False), ("float64", False), ("float32", True), ("float64", True))),
-    *((partial(mno, host), "float64", False) for host in ("gnot", "galerkin", "oformer")),
-    (partial(mno, "gnot"), "float32", True),
-    (partial(amo, "each_block"), "float64", False),
-    (partial(amo, "once"), "float32", True),
+    *((partial(mno, host), "float64", False) for host in (GNOT, GalerkinTransformer, OFormer)),
+    (partial(mno, GNOT), "float32", True),
+    (partial(amo, LatentTokens), "float64", False),
+    (partial(amo, LatentAttention), "float32", True),
 ]
 
 
@@ -326,7 +325,7 @@ def test_model_selection(name):
     X, y = forms()[name]
     scores = cross_val_score(small(max_iter=1), X, y, cv=3, error_score="raise")
     assert np.isfinite(scores).all()
-    search = GridSearchCV(small(max_iter=1), {"n_latents": [2, 4]}, cv=2, error_score="raise").fit(X, y)
+    search = GridSearchCV(small(max_iter=1), {"latents__n_tokens": [2, 4]}, cv=2, error_score="raise").fit(X, y)
     assert shapes_of(search.predict(X)) == shapes_of(y)
     X_train, X_test, y_train, y_test = train_test_split(X, y, random_state=0, test_size=2)
     assert np.isfinite(small(max_iter=1).fit(X_train, y_train).score(X_test, y_test))

@@ -28,7 +28,7 @@ RANDOM = np.random.default_rng(0)
 X = RANDOM.standard_normal((6, 6, 5, 2))
 Y = X[..., :1] * X[..., 1:]
 POINTS = RANDOM.random((7, 2)), RANDOM.standard_normal((6, 7, 2))
-SIZES = {"width": 8, "depth": 1, "d_state": 4, "max_iter": 2, "random_state": 0}
+SIZES = {"width": 8, "depth": 1, "max_iter": 2, "random_state": 0}
 
 CHANGES = {
     "width": {"width": 16},
@@ -46,7 +46,7 @@ CHANGES = {
 FREE = {
     "epochs and rate": {"max_iter": 1, "learning_rate_init": 1e-4, "batch_size": 2, "max_time": 60.0},
     "stopping": {"early_stopping": True, "training__n_iter_no_change": 2, "training__validation_fraction": 0.4},
-    "training": {"training__weight_decay": 0.0, "training__ema_decay": None, "training__tol": 0.1},
+    "training": {"weight_decay": 0.0, "training__ema_decay": None, "training__tol": 0.1},
     "loss": {"loss": "mse"},
     "rest": {"random_state": 7, "verbose": False, "device": "cpu", "refinement": "native", "symmetries": ["flip_x"]},
     "defaults written out": {"architecture": LaMOArchitecture(), "scaling": ScalingOptions()},
@@ -132,7 +132,7 @@ def test_a_file_is_not_written_for_parameters_that_are_not_those_of_the_fit(name
 
 
 # ---------------------------------------------------------------- the training goes on
-LINEAR = {"width": 8, "depth": 1, "d_state": 4, "random_state": 0, "batch_size": 6}
+LINEAR = {"width": 8, "depth": 1, "random_state": 0, "batch_size": 6}
 
 
 def continued(model, epochs):
