@@ -128,7 +128,7 @@ REFUSED_BY_FIT = {
         np.ones((3, 4, 4, 1)),
         np.ones((3, 4, 4, 1)),
         {"training__subsample_points": 3},
-        ["subsample_points=3", "points"],
+        ["training__subsample_points=3", "points"],
     ),
     "draws of no points": (PAIRS, TARGETS, {"training__subsample_points": 0}, ["subsample_points"]),
     "a scale of each point": (PAIRS, TARGETS, {"scaling__inputs": "point"}, ["'point'", "'channel'"]),
