@@ -84,6 +84,7 @@ sphinx_gallery_conf = {
 #: Public packages, in the order of the reference, and what each is for.
 PACKAGES = {
     "skop": "Estimators, the container of fields, and loading of model files.",
+    "skop.parts": "Parts of the operators, which are parameters: patches, latent tokens, mixers and hosts.",
     "skop.data": "The container of fields and the reading of grids, point sets and meshes.",
     "skop.datasets": "Generators (`make_*`) and readers of published files (`load_*`).",
     "skop.metrics": "Errors and scores on arrays, and scorers for searches.",

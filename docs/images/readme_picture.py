@@ -7,13 +7,14 @@ import matplotlib as mpl
 from skop import LaMORegressor
 from skop.datasets import make_darcy
 from skop.inspection import FieldErrorDisplay
+from skop.parts import Patches
 
 mpl.use("Agg")
 X, y = make_darcy(250, resolution=31, solver_resolution=91, random_state=0)
 model = LaMORegressor(
     width=32,
     depth=2,
-    patch_size=3,
+    patches=Patches(size=3),
     max_iter=25,
     batch_size=8,
     learning_rate_init=3e-3,

@@ -32,7 +32,7 @@ _SHOWN_CHANNELS = 16
 _data_argument = click.argument("data", nargs=-1, required=True, metavar="DATA...")
 _set_option = click.option(
     "--set", "settings", multiple=True, metavar="NAME=VALUE", callback=parse_settings,
-    help="Any parameter of the estimator, such as width=32 or training__weight_decay=0.01; repeat for several.",
+    help="Any parameter of the estimator, such as width=32 or mixer__d_state=32; repeat for several.",
 )  # fmt: skip
 _seed_option = click.option("--seed", type=click.IntRange(0, 2**31 - 1), default=0, show_default=True,
                             help="Seed of the split and of the training.")  # fmt: skip

@@ -301,6 +301,12 @@ class RotaryAttention(Attention):
         text="Factor of the coordinates in those of the cross layer (public code: 1024).",
     )
 
+    def build(self, width: int, n_dims: int = 1, *, linear: str = "galerkin", **place: Any) -> TokenMixer:
+        """Return the module, see `Attention.build`; raise a ValueError in networks other than OFormer."""
+        if "positions" not in place:
+            raise ValueError("RotaryAttention is for the host OFormer; use Attention, which has no such positions.")
+        return super().build(width, n_dims, linear=linear, **place)
+
 
 class GeometricScan(Mixer):
     """Selective scans of GeoMaNO with a geometric correction, see `skop.modules.GeometricScanMixer`."""

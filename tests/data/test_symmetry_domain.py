@@ -153,7 +153,7 @@ def moved_set(fields, symmetries, number, vectors):
 
 
 def fitted(X, y, **params):
-    settings = {"width": 8, "depth": 1, "d_state": 4, "n_heads": 1, "max_iter": 2, "random_state": 0}
+    settings = {"width": 8, "depth": 1, "max_iter": 2, "random_state": 0}
     return LaMORegressor(dtype="float64").set_params(**(settings | params)).fit(X, y)
 
 

@@ -13,6 +13,7 @@ import skop
 from skop import AMORegressor, EnsembleRegressor, FieldSet, LaMORegressor, MNORegressor, PODRegressor
 from skop.data import read_meshes
 from skop.exceptions import FieldDataError, SkopWarning
+from skop.parts import GNOT, GalerkinTransformer, OFormer
 
 NAMES = {"input_fields": ["load"], "target_fields": ["stress", "displacement"]}
 
@@ -21,9 +22,8 @@ def small(**params):
     tiny = {
         "width": 8,
         "depth": 1,
-        "n_latents": 4,
-        "architecture__n_latent_heads": 2,
-        "d_state": 4,
+        "latents__n_tokens": 4,
+        "latents__n_heads": 2,
         "max_iter": 2,
         "random_state": 0,
     }
@@ -32,14 +32,14 @@ def small(**params):
 
 def amo():
     """AMO, small."""
-    sizes = {"width": 8, "depth": 1, "n_latents": 4, "n_poles": 3, "max_iter": 2, "random_state": 0}
-    return AMORegressor().set_params(**sizes, **NAMES, architecture__n_latent_heads=2)
+    sizes = {"width": 8, "depth": 1, "latents__n_tokens": 4, "mixer__n_poles": 3, "max_iter": 2, "random_state": 0}
+    return AMORegressor().set_params(**sizes, **NAMES, latents__n_heads=2)
 
 
 def mno():
     """MNO's hosts, small."""
-    sizes = {"width": 8, "depth": 1, "d_state": 2, "max_iter": 2, "random_state": 0}
-    return [MNORegressor(host=host, **sizes, **NAMES) for host in ("gnot", "galerkin", "oformer")]
+    sizes = {"width": 8, "depth": 1, "max_iter": 2, "random_state": 0}
+    return [MNORegressor(host=host, **sizes, **NAMES) for host in (GNOT(), GalerkinTransformer(), OFormer())]
 
 
 def make_mesh(side=4, seed=0, height=0.5, stretch=1.0):
@@ -431,7 +431,7 @@ def test_other_estimators_and_points_without_cells():
 def test_cross_validation_over_meshes(make):
     assert np.isfinite(cross_val_score(small(), make(), make(), cv=3, error_score="raise")).all()
     assert np.isfinite(cross_val_score(small(), make(), cv=2, error_score="raise")).all()
-    search = GridSearchCV(small(), {"n_latents": [2, 4]}, cv=2, error_score="raise").fit(make(), make())
+    search = GridSearchCV(small(), {"latents__n_tokens": [2, 4]}, cv=2, error_score="raise").fit(make(), make())
     assert predicted(search.predict(make()[:2])[0]) == NAMES["target_fields"]
 
 
@@ -518,8 +518,8 @@ REFUSED_BY_FIT = {
     "targets on other points, of which some are drawn": (
         shared(2),
         [make_mesh(4), make_mesh(4, stretch=2.0)],
-        {"subsample_points": 5},
-        ["other points", "subsample_points=None"],
+        {"training__subsample_points": 5},
+        ["other points", "training__subsample_points=5", "set it to None"],
     ),
     "targets in another order": (ragged(3), ragged(3)[::-1], {}, ["sample 0", "sample 2", "one order"]),
     "meshes and arrays": ([ragged()[0], np.zeros((3, 2))], None, {}, ["item 1", "ndarray"]),

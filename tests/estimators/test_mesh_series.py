@@ -20,7 +20,7 @@ from skop.data import MeshSeries, find_runs, read_frames, read_mesh_series
 from skop.exceptions import FieldDataError, SkopWarning
 
 #: A network that is small.
-TINY = {"width": 8, "depth": 1, "n_latents": 4, "d_state": 4, "max_iter": 1, "random_state": 0, "base": None}
+TINY = {"width": 8, "depth": 1, "max_iter": 1, "random_state": 0, "base": None}
 TIMES = np.array([0.0, 0.5, 1.0, 1.5])
 X, Y = np.meshgrid(np.linspace(0, 1, 4), np.linspace(0, 1, 3), indexing="ij")
 POINTS = np.stack([X.ravel(), (Y + 0.1 * X**2).ravel(), np.ones(12)], axis=1)
@@ -111,10 +111,7 @@ def test_rollouts_go_on_in_time():
 
 def test_rollouts_on_meshes_of_their_own_and_vectors(tmp_path):
     """The second case: each run on a mesh of its own, with two fields of which one is a vector."""
-    inner = LaMORegressor(
-        target_fields=["w", "u"], width=8, depth=1, n_latents=4, d_state=4, max_iter=1, random_state=0
-    )
-    inner.set_params(architecture__n_latent_heads=2)
+    inner = LaMORegressor(target_fields=["w", "u"], width=8, depth=1, max_iter=1, random_state=0)
     series = [run(number, stretch=1 + 0.1 * number) for number in range(4)]
     for mesh in series[1].meshes:
         # One run has a point more, and one that no cell uses.
@@ -144,8 +141,7 @@ def test_cells_and_ensembles_and_cross_validation():
         np.testing.assert_array_equal(mesh.cell_data["flux_true"][0], true.cell_data["flux"][0])
         assert "flux" not in mesh.point_data
     assert np.isfinite(cross_val_score(rollout(), runs(), cv=2, error_score="raise")).all()
-    tiny = LaMORegressor(target_fields=["u"], width=8, depth=1, n_latents=4, d_state=4, max_iter=1)
-    tiny.set_params(architecture__n_latent_heads=2)
+    tiny = LaMORegressor(target_fields=["u"], width=8, depth=1, max_iter=1)
     model = EnsembleRegressor(RolloutRegressor(tiny, window=2), n_members=2, random_state=0).fit(runs())
     mean, spread = model.predict(runs(), return_std=True)
     members = [frames(member.predict(runs())) for member in model.estimators_]

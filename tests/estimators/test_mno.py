@@ -8,16 +8,27 @@ import pytest
 from sklearn.model_selection import GridSearchCV
 
 import skop
-from skop import FieldSet, MNOArchitecture, MNORegressor, RolloutRegressor
+from skop import FieldSet, MNORegressor, RolloutRegressor
 from skop.data import unit_grid
 from skop.datasets import make_darcy
-from skop.estimators.operators._mno import _ACTS_WITH
 from skop.exceptions import SkopWarning
 from skop.metrics import neg_relative_l2_scorer
-from skop.modules import MIXERS
+from skop.parts import (
+    GNOT,
+    Attention,
+    GalerkinTransformer,
+    GeometricScan,
+    GridSSD,
+    Hydra,
+    Mamba,
+    Mamba2,
+    OFormer,
+    RotaryAttention,
+    TakenakaMalmquist,
+)
 from skop.testing import parametrize_with_field_checks
 
-HOSTS, THREE = ("gnot", "galerkin", "oformer"), ("mamba", "linear", "softmax")
+HOSTS, THREE = {"gnot": GNOT, "galerkin": GalerkinTransformer, "oformer": OFormer}, ("mamba", "linear", "softmax")
 ALL = list(product(HOSTS, THREE))
 #: Every host and every mixer once; the other pairs are for the long run.
 PAIRS = [
@@ -28,13 +39,19 @@ FIELDS = RANDOM.random((6, 5, 4, 1))
 CLOUDS = [RANDOM.random((size, 2)) for size in (7, 12, 5, 9)]
 
 
+def mixer_of(host, word):
+    """A mixer that a preset names by a word."""
+    if word == "mamba":
+        return Mamba(d_state=2)
+    return (RotaryAttention if host == "oformer" else Attention)(kind=word)
+
+
 def small(host="gnot", mixer="mamba", **changes):
-    sizes = {"width": 8, "depth": 1, "d_state": 2, "max_iter": 2, "random_state": 0, "dtype": "float64"}
-    if mixer != "mamba":
-        del sizes["d_state"]
+    sizes = {"width": 8, "depth": 1, "max_iter": 2, "random_state": 0, "dtype": "float64"}
     if host == "galerkin":
-        sizes["architecture__decoder_width"] = 8
-    return MNORegressor(host=host, mixer=mixer).set_params(**(sizes | changes))
+        sizes["host__decoder_width"] = 8
+    part = mixer_of(host, mixer) if mixer in THREE else mixer
+    return MNORegressor(host=HOSTS[host](), mixer=part).set_params(**(sizes | changes))
 
 
 def ragged():
@@ -60,7 +77,9 @@ def test_presets_fit_their_networks_without_a_warning(host, mixer):
     for number, (name, (n_fields, n_outputs)) in enumerate(CHANNELS.items()):
         X, y = RANDOM.random((3, 4, 4, n_fields)), RANDOM.random((3, 4, 4, n_outputs))
         model = MNORegressor.from_preset(name, host=host, mixer=mixer, max_iter=1, random_state=0)
-        assert (model.host, model.mixer) == (host, mixer)
+        assert type(model.host) is HOSTS[host]
+        assert type(model.mixer) is type(mixer_of(host, mixer))
+        assert getattr(model.mixer, "kind", "mamba") == mixer
         with warnings.catch_warnings():
             warnings.simplefilter("error", SkopWarning)
             # One epoch of three samples learns nothing.
@@ -95,10 +114,10 @@ def test_presets_train_as_the_public_scripts(host, name):
             batch = 6 if name == "darcy" else 4
         assert (model.batch_size, model.max_iter, model.learning_rate_init) == (batch, epochs, rate)
         options = model.training
-        assert (options.schedule, options.one_cycle, options.weight_decay) == ("one_cycle", cycle, decay)
+        assert (options.schedule, options.one_cycle, model.weight_decay) == ("one_cycle", cycle, decay)
         assert (options.max_grad_norm, options.beta_2, options.ema_decay) == (clip, 0.999, None)
         assert (model.loss, model.early_stopping, model.geometry) == ("mse", False, "grid")
-        assert model.architecture.n_steps == (91 if host == "oformer" and name != "darcy" else None)
+        assert getattr(model.host, "n_steps", None) == (91 if host == "oformer" and name != "darcy" else None)
     # 200,000 steps of 8 of 9,000 samples, and 100,000 of 4 of 900.
     if host == "oformer":
         samples, steps = (9000, 200_000) if name == "darcy" else (900, 100_000)
@@ -113,14 +132,15 @@ def test_presets_name_what_there_is():
     ):
         with pytest.raises(ValueError, match=words):
             MNORegressor.from_preset(**changes)
-    changed = MNORegressor.from_preset("darcy", host="oformer", width=8, training__weight_decay=0.5)
-    assert (changed.width, changed.training.weight_decay, changed.architecture.latent_width) == (8, 0.5, 256)
+    changed = MNORegressor.from_preset("darcy", host="oformer", width=8, weight_decay=0.5)
+    assert (changed.width, changed.weight_decay, changed.host.latent_width) == (8, 0.5, 256)
 
 
 # ---------------------------------------------------------------- parameters
 def test_every_host_takes_every_mixer_in_a_search():
     X, y = make_darcy(8, resolution=6, random_state=0)
-    grid = {"host": list(HOSTS), "mixer": list(THREE)}
+    mixers = [Mamba(), Attention(), Attention(kind="softmax")]
+    grid = {"host": [host() for host in HOSTS.values()], "mixer": mixers}
     search = GridSearchCV(MNORegressor(width=8, depth=1, max_iter=1, random_state=0), grid, cv=2, error_score="raise")
     with warnings.catch_warnings():
         warnings.simplefilter("error", SkopWarning)
@@ -132,17 +152,16 @@ def test_every_host_takes_every_mixer_in_a_search():
 
 
 CHANGED = {
-    "d_state": 3, "n_heads": 2, "architecture__expand": 1, "architecture__dt_rank": 2,
-    "architecture__scan_directions": "forward", "architecture__step_range": (0.1, 0.2), "architecture__ratio": 0.5,
-    "architecture__mlp_depth": 1, "architecture__n_experts": 2, "architecture__branches": "channels",
-    "architecture__layer_norm": False, "architecture__decoder": "pointwise", "architecture__decoder_width": 5,
-    "architecture__decoder_depth": 1, "architecture__n_modes": 2, "architecture__latent_width": 6,
-    "architecture__residual": "normalized", "architecture__n_fourier": 4, "architecture__fourier_scale": 2.0,
-    "architecture__n_steps": 2, "architecture__input_dropout": 0.1, "architecture__propagator_width": 4,
-    "architecture__propagator_depth": 2, "architecture__kernel_size": 1, "architecture__n_frequencies": 2,
-    "architecture__query_heads": 2,
-    "architecture__rotary_scales": (3.0,),
-    "architecture__query_rotary_scale": 5.0, "point_order": "morton", "architecture__mlp_ratio": 1.0, "dropout": 0.1,
+    "mixer__d_state": 3, "mixer__expand": 1, "mixer__dt_rank": 2, "mixer__scan_directions": "forward",
+    "mixer__step_range": (0.1, 0.2), "mixer__ratio": 0.5, "mixer__kind": "fourier", "mixer__n_heads": 2,
+    "mixer__query_heads": 2, "mixer__rotary_scales": (3.0,), "mixer__query_rotary_scale": 5.0,
+    "host__point_order": "morton", "host__kernel_size": 1, "host__n_frequencies": 2,
+    "host__mlp_depth": 1, "host__n_experts": 2, "host__branches": "channels",
+    "host__layer_norm": False, "host__decoder": "pointwise", "host__decoder_width": 5, "host__decoder_depth": 1,
+    "host__n_modes": 2,
+    "host__latent_width": 6, "host__residual": "normalized", "host__n_fourier": 4, "host__fourier_scale": 2.0,
+    "host__n_steps": 2, "host__input_dropout": 0.1, "host__propagator_width": 4, "host__propagator_depth": 2,
+    "mlp_ratio": 1.0, "dropout": 0.1,
 }  # fmt: skip
 
 
@@ -150,8 +169,10 @@ CHANGED = {
 def test_a_parameter_changes_the_fit_or_warns(host, mixer):
     X = y = np.concatenate([FIELDS, 1 + FIELDS**2], axis=-1)[:4]
     plain = small(host, mixer, max_iter=1).fit(X, y).predict(X)
-    assert set(_ACTS_WITH) <= set(CHANGED)
-    for name, value in CHANGED.items():
+    known = set(small(host, mixer).get_params())
+    assert {name for name in known if name.startswith(("host__", "mixer__"))} <= set(CHANGED)
+    for name in known & set(CHANGED):
+        value = CHANGED[name]
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", SkopWarning)
             model = small(host, mixer, max_iter=1).set_params(**{name: value}).fit(X, y)
@@ -161,28 +182,30 @@ def test_a_parameter_changes_the_fit_or_warns(host, mixer):
 
 def test_parameters_of_the_propagator_act_with_steps():
     X, y = FIELDS, np.concatenate([FIELDS, 1 + FIELDS**2], axis=-1)
-    steps = {"architecture__n_steps": 2}
+    steps = {"host__n_steps": 2}
     plain = small("oformer", **steps).fit(X, y).predict(X)
-    for name in ("architecture__propagator_width", "architecture__propagator_depth"):
+    for name in ("host__propagator_width", "host__propagator_depth"):
         with warnings.catch_warnings():
             warnings.simplefilter("error", SkopWarning)
             model = small("oformer", **steps, **{name: CHANGED[name]}).fit(X, y)
         assert not np.array_equal(model.predict(X), plain)
     with pytest.raises(ValueError, match="2 output channels are no multiple of n_steps=3"):
-        small("oformer", architecture__n_steps=3).fit(X, y)
+        small("oformer", host__n_steps=3).fit(X, y)
 
 
 def test_warnings_say_with_what_a_parameter_acts():
     for model, words in (
-        (small(mixer="linear", d_state=3), "d_state=3 has no effect with host='gnot' and mixer='linear'; it acts with "
-         "mixer='mamba'"),
-        (small("galerkin", architecture__ratio=0.5), "it acts with host='gnot' or 'oformer'"),
-        (small("galerkin", architecture__decoder="pointwise", architecture__n_modes=2),
-         "it acts with architecture__decoder='spectral'"),
-        (small("oformer", architecture__propagator_depth=2), "it acts with architecture__n_steps"),
-        (small(architecture__branches="parts"), "it acts with global parameters in X"),
-        (small(architecture__branches="channels"), "it acts with global parameters or several fields in X"),
-        (small(point_order="given"), "point_order='given' has no effect on points read as geometry 'grid'"),
+        (small("galerkin", mixer__ratio=0.5), "mixer__ratio=0.5 has no effect with host=GalerkinTransformer("),
+        (small("galerkin", mixer__ratio=0.5), "it acts with host="),
+        (small("galerkin", host__decoder="pointwise", host__n_modes=2),
+         "it acts with host__decoder='auto' or 'spectral'"),
+        (small("galerkin", geometry="points", host__n_modes=2),
+         "host__n_modes=2 has no effect with geometry='points'; it acts with geometry='grid' or 'structured'"),
+        (small("oformer", host__propagator_depth=2), "it acts with host__n_steps"),
+        (small("oformer", "softmax", mixer__rotary_scales=2.0), "it acts with mixer__kind='linear' or 'galerkin'"),
+        (small(host__branches="parts"), "it acts with global parameters in X"),
+        (small(host__branches="channels"), "it acts with global parameters or several fields in X"),
+        (small(host__point_order="given"), "host__point_order='given' has no effect on points read as geometry 'grid'"),
     ):  # fmt: skip
         with pytest.warns(SkopWarning) as caught:
             model.fit(FIELDS, FIELDS)
@@ -204,14 +227,14 @@ def test_branches_change_the_fit_where_they_divide_the_inputs_and_warn_elsewhere
         for branches in ("parts", "channels"):
             with warnings.catch_warnings(record=True) as caught:
                 warnings.simplefilter("always", SkopWarning)
-                model = small(architecture__branches=branches).fit(X, fields)
-            said = any(f"architecture__branches={branches!r} has no effect" in str(item.message) for item in caught)
+                model = small(host__branches=branches).fit(X, fields)
+            said = any(f"host__branches={branches!r} has no effect" in str(item.message) for item in caught)
             assert said == np.array_equal(model.predict(X), plain) == (branches not in acting)
 
 
-@pytest.mark.parametrize("mixer", sorted(MIXERS))
-def test_any_registered_mixer_goes_into_the_host_without_cross_layers(mixer):
-    model = small("galerkin", mixer, n_heads=None)
+@pytest.mark.parametrize("mixer", [Attention, GeometricScan, GridSSD, Hydra, Mamba, Mamba2, TakenakaMalmquist])
+def test_any_mixer_goes_into_the_host_without_cross_layers(mixer):
+    model = small("galerkin", mixer())
     assert np.isfinite(model.fit(FIELDS, FIELDS).predict(FIELDS)).all()
     X, y = ragged()
     assert np.isfinite(model.fit(X, y).predict(X).values).all()
@@ -220,12 +243,12 @@ def test_any_registered_mixer_goes_into_the_host_without_cross_layers(mixer):
 def test_wrong_parameters_are_named():
     X, y = ragged()
     for model, data, words in (
-        (small(mixer="attention"), (FIELDS, FIELDS), r"mixer is 'attention'; expected one of \('mamba', 'linear'"),
-        (small(mixer="hydra"), (FIELDS, FIELDS), "mixer 'hydra' mixes one stream, and cross layers need two"),
-        (small(mixer="softmax", n_heads=3), (FIELDS, FIELDS), "n_heads=3 does not divide the width 8"),
-        (small("galerkin", architecture__decoder="spectral"), (X, y), "decoder='spectral' needs points on a grid"),
-        (small(architecture__scan_directions="cross"), (X, y), "scan_directions='cross' needs points on a grid"),
-        (small("oformer", "linear", architecture__rotary_scales=(1.0, 2.0)), (FIELDS, FIELDS),
+        (small(mixer=Hydra()), (FIELDS, FIELDS), "Hydra mixes one stream of tokens, and cross layers need two"),
+        (small(mixer=RotaryAttention()), (FIELDS, FIELDS), "is for OFormer, and host is GNOT; set mixer=Attention"),
+        (small(mixer="softmax", mixer__n_heads=3), (FIELDS, FIELDS), "n_heads=3 does not divide the width 8"),
+        (small("galerkin", host__decoder="spectral"), (X, y), "host__decoder='spectral' needs points on a grid"),
+        (small(mixer__scan_directions="cross"), (X, y), "mixer__scan_directions='cross' needs points on a grid"),
+        (small("oformer", "linear", mixer__rotary_scales=(1.0, 2.0)), (FIELDS, FIELDS),
          "rotary_scales has 2 entries"),
         (small(training__one_cycle=(0.3, 25.0)), (FIELDS, FIELDS), "a sequence of 3 numbers"),
     ):  # fmt: skip
@@ -293,7 +316,7 @@ def test_the_order_of_points_matters_on_request(host):
     X, y = ragged()
     reverse = FieldSet([cloud[::-1] for cloud in CLOUDS], [values[::-1] for values in X.to_list()])
     for point_order, same in (("hilbert", True), ("morton", True), ("given", False)):
-        fitted = small(host, point_order=point_order, architecture__scan_directions="forward").fit(X, y)
+        fitted = small(host, host__point_order=point_order, mixer__scan_directions="forward").fit(X, y)
         found = np.concatenate([values[::-1] for values in fitted.predict(reverse).to_list()])
         assert np.allclose(found, fitted.predict(X).values, rtol=1e-9) == same
 
@@ -347,7 +370,7 @@ def test_frames_are_predicted_all_at_once_or_step_by_step(host):
 def test_steps_of_the_propagator_learn():
     first = 1 + np.random.default_rng(0).random((12, 4, 4, 1))
     frames = first * 1.1 ** np.arange(6)
-    model = small("oformer", max_iter=60, width=16, architecture=MNOArchitecture(n_steps=4))
+    model = small("oformer", max_iter=60, width=16, host__n_steps=4)
     assert model.fit(frames[..., :2], frames[..., 2:]).score(frames[..., :2], frames[..., 2:]) > 0.8
 
 

@@ -1,11 +1,12 @@
-"""Constructors: dataclasses with option objects, reached by searches, and no parameter that is silently ignored."""
+"""Parameters and parts: each part is an estimator, reached by searches, and no parameter is silently ignored."""
 
 import inspect
 import pickle
+import re
 import warnings
-from dataclasses import dataclass
+from dataclasses import fields
 from types import SimpleNamespace
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,15 +15,11 @@ from sklearn.model_selection import GridSearchCV
 
 import skop
 from skop import (
-    AMOArchitecture,
     AMORegressor,
     GeoMaNORegressor,
-    LaMOArchitecture,
     LaMORegressor,
-    MNOArchitecture,
     MNORegressor,
     ScalingOptions,
-    SymmetryOptions,
     TrainingOptions,
 )
 from skop.data import unit_grid
@@ -31,14 +28,37 @@ from skop.estimators.fitting._comparison import Review
 from skop.estimators.fitting._monitors import OverfittingMonitor
 from skop.estimators.fitting._session import FitSession
 from skop.exceptions import SkopWarning
-from skop.modules import MIXERS, ResidualDropout, set_drop_path
+from skop.modules import ResidualDropout, set_drop_path
+from skop.parts import (
+    Attention,
+    GalerkinTransformer,
+    GeometricScan,
+    GridSSD,
+    Hydra,
+    LatentAttention,
+    LatentTokens,
+    LiteralExpansions,
+    Mamba,
+    Mamba2,
+    Part,
+    Patches,
+    RotaryAttention,
+    TakenakaMalmquist,
+    Whole,
+    param,
+)
 from skop.training import Group
 
 FIELDS = np.random.default_rng(0).normal(size=(6, 5, 4, 1))
 POINTS = [np.random.default_rng(seed).random((7, 2)) for seed in range(6)]
 VALUES = [points[:, :1] for points in POINTS]
-SMALL: dict[str, Any] = {"width": 8, "depth": 1, "d_state": 4, "max_iter": 1, "random_state": 0}
+PAIRS = list(zip(POINTS, VALUES, strict=True))
+SMALL: dict[str, Any] = {"width": 8, "depth": 1, "max_iter": 1, "random_state": 0}
 OPERATORS = [LaMORegressor, GeoMaNORegressor, AMORegressor, MNORegressor]
+#: Parts by their names, base classes among them.
+PARTS = {name: kind for name, kind in Part.known.items() if kind.__module__.startswith("skop.")}
+#: Mixers that go into any network.
+MIXERS = [Attention, GeometricScan, GridSSD, Hydra, Mamba, Mamba2, TakenakaMalmquist]
 
 
 @pytest.mark.parametrize("kind", OPERATORS)
@@ -48,26 +68,142 @@ def test_a_user_sees_at_most_thirty_parameters_all_by_keyword(kind):
     assert all(parameter.kind is inspect.Parameter.KEYWORD_ONLY for parameter in parameters)
 
 
+# ---------------------------------------------------------------------- parts
+@pytest.mark.parametrize("name", PARTS)
+def test_parts_are_estimators_with_valid_defaults(name):
+    part = PARTS[name]()
+    part._validate_params()
+    assert set(part.get_params()) == set(part._parameter_constraints) == {each.name for each in fields(part)}
+    assert repr(part) == f"{name}()"
+    copy = pickle.loads(pickle.dumps(clone(part)))
+    assert type(copy) is PARTS[name]
+    assert copy.get_params() == part.get_params()
+    assert not list(part.idle())
+    with pytest.raises(TypeError, match="positional"):
+        PARTS[name](3)
+
+
+@pytest.mark.parametrize("name", PARTS)
+def test_a_parameter_of_another_part_cannot_be_written(name):
+    part = PARTS[name]()
+    others = {other for kind in PARTS.values() for other in kind().get_params()} - set(part.get_params())
+    for other in others:
+        with pytest.raises(TypeError, match=f"unexpected keyword argument '{other}'"):
+            PARTS[name](**{other: 1})
+        with pytest.raises(ValueError, match=f"Invalid parameter '{other}' for estimator {name}"):
+            part.set_params(**{other: 1})
+
+
+@pytest.mark.parametrize("name", PARTS)
+def test_parameters_act_with_values_that_other_parameters_of_the_part_can_have(name):
+    for each in fields(PARTS[name]):
+        for other, able in each.metadata["acts_with"].items():
+            for value in able:
+                PARTS[name](**{other: value})._validate_params()
+
+
 @pytest.mark.parametrize(
-    "kind", [TrainingOptions, ScalingOptions, SymmetryOptions, LaMOArchitecture, AMOArchitecture, MNOArchitecture]
+    ("part", "idle"),
+    [
+        (Patches(n_frequencies=2, positional_encoding=None), {"n_frequencies"}),
+        (Patches(n_frequencies=2), set()),
+        (Patches(positional_encoding=None), set()),
+        (GalerkinTransformer(decoder="pointwise", n_modes=2), {"n_modes"}),
+        (RotaryAttention(kind="softmax", rotary_scales=2.0, query_rotary_scale=3.0), {"rotary_scales"}),
+        (TakenakaMalmquist(transform="filter", d_state=3), {"d_state"}),
+    ],
+    ids=repr,
 )
-def test_option_objects_are_estimators_with_valid_defaults(kind):
-    options = kind()
-    options._validate_params()
-    assert set(options.get_params()) == set(options._parameter_constraints)
-    copy = pickle.loads(pickle.dumps(clone(options)))
-    assert copy.get_params() == options.get_params()
+def test_a_part_knows_its_parameters_without_effect(part, idle):
+    assert {name for name, _ in part.idle()} == idle
 
 
-def test_searches_reach_options_that_were_not_given():
+def test_a_parameter_that_its_part_does_not_use_warns():
+    model = LaMORegressor(**SMALL, patches=Patches(positional_encoding=None, n_frequencies=2))
+    with pytest.warns(SkopWarning, match="patches__n_frequencies=2 has no effect with patches__positional_encoding=No"):
+        model.fit(FIELDS, FIELDS)
+
+
+@pytest.mark.parametrize("kind", OPERATORS)
+def test_parameters_of_parts_that_are_not_given_are_listed_and_can_be_set(kind):
+    model, other = kind(), kind()
+    usual = {name: value for name, value in model.get_params().items() if "__" in name}
+    parts = {name.partition("__")[0] for name in usual}
+    assert {"training", "scaling", "symmetries", "mixer"} <= parts
+    for name, value in usual.items():
+        part, _, inner = name.partition("__")
+        assert getattr(model, part) is None
+        changed = clone(model).set_params(**{name: value})
+        assert isinstance(getattr(changed, part), Part)
+        assert {each: held for each, held in changed.get_params().items() if "__" in each} == usual
+        changed.set_params(**{name: 123})
+        assert getattr(getattr(changed, part), inner) == 123
+    # Neither the estimator nor another one has changed, and what is listed can be set.
+    assert other.get_params() == kind().get_params() == model.get_params()
+    again = kind().set_params(**model.get_params()).get_params()
+    assert {name: value for name, value in again.items() if name not in parts} == {
+        name: value for name, value in model.get_params().items() if name not in parts
+    }
+
+
+@pytest.mark.parametrize("kind", OPERATORS)
+def test_the_part_that_is_meant_by_none_never_changes(kind):
+    before = {name: value for name, value in kind().get_params().items() if "__" in name}
+    changed = kind(**SMALL).fit(FIELDS, FIELDS)
+    changed.set_params(mixer__d_state=3, training__ema_decay=None, scaling__inputs=None)
+    changed.fit(FIELDS, FIELDS)
+    first, second = kind().set_params(mixer__d_state=3), kind().set_params(mixer__d_state=4)
+    assert (first.mixer.d_state, second.mixer.d_state) == (3, 4)
+    assert {name: value for name, value in kind().get_params().items() if "__" in name} == before
+
+
+@pytest.mark.parametrize(
+    ("kind", "params", "words", "nested"),
+    [
+        (LaMORegressor, {"mixer": "hydra"}, "'mixer' parameter .* instance of .*Mixer' or None. Got 'hydra'", "Mixer"),
+        (LaMORegressor, {"mixer": Patches()}, "instance of .*Mixer' or None. Got Patches", "Mixer"),
+        (LaMORegressor, {"mixer": LiteralExpansions()}, "instance of .*Mixer' or None. Got Literal", "Mixer"),
+        (LaMORegressor, {"latents": LatentAttention()}, "instance of .*LatentTokens' or None", "LatentTokens"),
+        (GeoMaNORegressor, {"mixer": Mamba()}, "instance of .*GeometricScan' or None", "GeometricScan"),
+        (AMORegressor, {"mixer": Hydra()}, "TakenakaMalmquist', .*LiteralExpansions' or None", "TakenakaMalmquist"),
+        (MNORegressor, {"host": "gnot"}, "GalerkinTransformer', .*GNOT', .*OFormer' or None", "GalerkinTransformer"),
+        (MNORegressor, {"host": Hydra()}, "GalerkinTransformer', .*GNOT', .*OFormer' or None", "GalerkinTransformer"),
+        (LaMORegressor, {"training": {"tol": 0}}, "instance of .*TrainingOptions' or None", "TrainingOptions"),
+    ],
+)
+def test_a_part_of_another_class_is_refused_with_those_that_are_expected(kind, params, words, nested):
+    model, (name,) = kind(**SMALL, **params), params
+    with pytest.raises(ValueError, match=words):
+        model.fit(FIELDS, FIELDS)
+    inner = next(each for each in kind().get_params() if each.startswith(f"{name}__"))
+    with pytest.raises(ValueError, match=rf"{name} is .*; expected .*{nested}\(\.\.\.\).*, or None for the default"):
+        model.set_params(**{inner: 1})
+
+
+def test_searches_reach_parts_that_were_not_given():
     search = GridSearchCV(
-        LaMORegressor(**SMALL), {"training__weight_decay": [0.0, 0.5], "architecture__conv_channels": [0, 2]}, cv=2
+        LaMORegressor(**SMALL), {"training__beta_2": [0.9, 0.99], "patches__conv_channels": [0, 2]}, cv=2
     ).fit(FIELDS, FIELDS)
-    assert set(search.best_params_) == {"training__weight_decay", "architecture__conv_channels"}
+    assert set(search.best_params_) == {"training__beta_2", "patches__conv_channels"}
     best = search.best_estimator_
-    assert best.training.weight_decay == search.best_params_["training__weight_decay"]
+    assert best.training.beta_2 == search.best_params_["training__beta_2"]
     assert best.training.ema_decay == TrainingOptions().ema_decay
     assert LaMORegressor().training is None
+
+
+def test_searches_go_over_mixers_with_different_parameters():
+    mixers = [Hydra(), Mamba(), Attention()]
+    grid = [
+        {"mixer": [mixers[0]], "mixer__d_state": [2, 3]},
+        {"mixer": [mixers[1]], "mixer__dt_rank": [2], "mixer__d_state": [3]},
+        {"mixer": [mixers[2]], "mixer__kind": ["softmax", "fourier"]},
+    ]
+    search = GridSearchCV(LaMORegressor(**SMALL), grid, cv=2, error_score="raise").fit(PAIRS, VALUES)
+    assert len(set(search.cv_results_["mean_test_score"])) == 5
+    assert repr(mixers) == "[Hydra(), Mamba(), Attention()]"
+    refused = GridSearchCV(LaMORegressor(**SMALL), {"mixer": [Hydra()], "mixer__kind": ["softmax"]}, cv=2)
+    with pytest.raises(ValueError, match="Invalid parameter 'kind' for estimator Hydra"):
+        refused.fit(PAIRS, VALUES)
 
 
 def test_options_given_as_names_become_an_object_when_a_part_is_set():
@@ -84,33 +220,25 @@ def test_options_are_the_same_as_their_defaults_and_change_the_fit():
     assert not np.array_equal(other.predict(FIELDS), plain)
 
 
-@pytest.mark.parametrize("name", ["training__beta_2", "scaling__coords", "architecture__mixer", "symmetries__names"])
+@pytest.mark.parametrize("name", ["training__beta_2", "scaling__coords", "scan__kernel_size", "symmetries__names"])
 def test_a_wrong_option_is_refused_before_training(name):
     with pytest.raises(ValueError, match=name.partition("__")[2]):
         LaMORegressor(**SMALL).set_params(**{name: -1}).fit(FIELDS, FIELDS)
 
 
-def test_a_dictionary_is_no_option_object():
-    model = LaMORegressor(**SMALL, training={"tol": 0})
-    with pytest.raises(ValueError, match="training"):
-        model.fit(FIELDS, FIELDS)
-    with pytest.raises(ValueError, match=r"expected a skop\.TrainingOptions"):
-        model.set_params(training__tol=1)
-
-
 @pytest.mark.parametrize(
-    ("X", "y", "name", "value"),
+    ("X", "y", "name", "value", "words"),
     [
-        (FIELDS, FIELDS, "n_latents", 5),
-        (FIELDS, FIELDS, "architecture__mixer", "mamba2"),
-        (POINTS, VALUES, "patch_size", 3),
-        (POINTS, VALUES, "architecture__scan_directions", "forward"),
-        (POINTS, VALUES, "refinement", "native"),
+        (FIELDS, FIELDS, "latents__n_tokens", 5, "latents=LatentTokens(n_tokens=5)"),
+        (FIELDS, FIELDS, "mixer", Mamba2(), "mixer=Mamba2()"),
+        (POINTS, VALUES, "patches__size", 3, "patches=Patches(size=3)"),
+        (POINTS, VALUES, "scan", Hydra(), "scan=Hydra()"),
+        (POINTS, VALUES, "refinement", "native", "refinement='native'"),
     ],
 )
-def test_a_parameter_without_effect_warns(X, y, name, value):
+def test_a_parameter_without_effect_warns(X, y, name, value, words):
     model = LaMORegressor(**SMALL).set_params(**{name: value})
-    with pytest.warns(SkopWarning, match=f"{name}={value!r} has no effect on points read as geometry"):
+    with pytest.warns(SkopWarning, match=re.escape(f"{words} has no effect on points read as geometry")):
         model.fit(X, y)
 
 
@@ -120,57 +248,65 @@ def test_names_of_mesh_fields_warn_where_there_are_no_meshes():
 
 
 def test_every_parameter_with_an_effect_is_silent():
-    pairs = list(zip(POINTS, VALUES, strict=True))
-    for X, y in ((FIELDS, FIELDS), (pairs, VALUES)):
+    on_grid = {"patches": Patches(size=1), "scan": GridSSD(n_heads=1, expand=1)}
+    on_points = {"latents": LatentTokens(n_tokens=4), "mixer": Mamba2(expand=1)}
+    for X, y, parts in ((FIELDS, FIELDS, on_grid), (PAIRS, VALUES, on_points)):
         with warnings.catch_warnings():
             warnings.simplefilter("error", SkopWarning)
-            LaMORegressor(**SMALL, dropout=0.1, n_heads=1, architecture=LaMOArchitecture(expand=1)).fit(X, y)
+            LaMORegressor(**SMALL, dropout=0.1, **parts).fit(X, y)
 
 
 def test_the_table_of_effects_names_existing_parameters():
     for kind in OPERATORS:
-        known = kind().set_params(architecture__expand=2).get_params()
-        assert set(kind._effective_on) <= set(known)
+        assert set(kind._effective_on) <= set(kind().get_params())
 
 
 def test_a_subclass_needs_its_fields_and_its_network_only(tmp_path):
-    @dataclass(kw_only=True, eq=False, repr=False)
     class WiderLaMO(LaMORegressor):
-        """LaMO with another default.
+        """LaMO with another default."""
 
-        Parameters
-        ----------
-        width : int, default=12
-            Size of a token.
-        """
+        width: int = param(Whole(1), default=12, text="Size of a token.")
+        extra: int = param(Whole(0), default=3, text="A number.")
 
-        width: int = 12
-        extra: int = 3
-
-        _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-            **LaMORegressor._parameter_constraints,
-            "extra": [int],
-        }
-
-    model = WiderLaMO(depth=1, d_state=4, max_iter=1, extra=4).fit(FIELDS, FIELDS)
+    model = WiderLaMO(depth=1, max_iter=1, extra=4).fit(FIELDS, FIELDS)
     assert clone(model).get_params()["extra"] == 4
-    assert "max_iter : int, default=100" in WiderLaMO.__doc__
+    for words in ("max_iter : int, default=100", "width : int, default=12", "extra : int, default=3"):
+        assert words in WiderLaMO.__doc__
+    with pytest.raises(ValueError, match="'extra' parameter of WiderLaMO"):
+        WiderLaMO(extra=-1).fit(FIELDS, FIELDS)
     model.save(tmp_path / "model.skop")
     np.testing.assert_array_equal(skop.load(tmp_path / "model.skop").predict(FIELDS), model.predict(FIELDS))
 
 
-@pytest.mark.parametrize("mixer", sorted(MIXERS))
-def test_latent_tokens_are_mixed_by_any_registered_mixer(mixer):
-    pairs = list(zip(POINTS, VALUES, strict=True))
-    model = LaMORegressor(**SMALL).set_params(architecture__mixer=mixer).fit(pairs, VALUES)
-    assert np.isfinite(np.concatenate(model.predict(pairs))).all()
+def test_a_field_without_documentation_is_refused():
+    with pytest.raises(TypeError, match=r"Plain\.extra is a field without documentation and checks; write it as"):
+
+        class Plain(LaMORegressor):
+            """LaMO with a field that nobody explains."""
+
+            extra: int = 3
 
 
-def test_a_mixer_that_is_not_registered_is_named():
-    with pytest.raises(ValueError, match="mixer is 'attention'; expected one of"):
-        LaMORegressor(**SMALL).set_params(architecture__mixer="attention").fit(POINTS, VALUES)
+@pytest.mark.parametrize("mixer", MIXERS)
+def test_latent_tokens_are_mixed_by_any_mixer(mixer):
+    model = LaMORegressor(**SMALL, mixer=mixer()).fit(PAIRS, VALUES)
+    assert np.isfinite(np.concatenate(model.predict(PAIRS))).all()
 
 
+@pytest.mark.parametrize("mixer", MIXERS)
+def test_patches_are_mixed_by_any_mixer(mixer):
+    model = LaMORegressor(**SMALL, scan=mixer(), patches=Patches(size=1)).fit(FIELDS, FIELDS)
+    assert np.isfinite(model.predict(FIELDS)).all()
+
+
+@pytest.mark.parametrize("name", ["scan", "mixer"])
+def test_rotary_positions_are_refused_where_there_are_none(name):
+    data = (FIELDS, FIELDS) if name == "scan" else (PAIRS, VALUES)
+    with pytest.raises(ValueError, match="RotaryAttention is for the host OFormer; use Attention"):
+        LaMORegressor(**SMALL, **{name: RotaryAttention()}).fit(*data)
+
+
+# ---------------------------------------------------------------------- regularisation during a training
 @pytest.mark.parametrize("kind", OPERATORS)
 @pytest.mark.parametrize("X", [FIELDS, list(zip(POINTS, VALUES, strict=True))], ids=["grid", "points"])
 def test_drop_path_changes_the_training_of_every_operator(kind, X):
@@ -195,7 +331,7 @@ def test_drop_path_is_refused_without_branches():
 def test_shifted_patches_are_refused_without_patches(kind):
     model = kind(max_iter=1, training=TrainingOptions(shift_patches=True))
     with pytest.raises(ValueError, match="training__shift_patches=True moves the patches of a grid, and this network"):
-        model.fit(FIELDS, FIELDS) if kind is not LaMORegressor else model.set_params(patch_size=1).fit(FIELDS, FIELDS)
+        (model.set_params(patches__size=1) if kind is LaMORegressor else model).fit(FIELDS, FIELDS)
 
 
 @pytest.mark.parametrize("shifts", ["auto", True, False])
@@ -205,7 +341,7 @@ def test_patches_shift_where_a_training_overfits_and_drop_path_follows(shifts, s
     monkeypatch.setattr(OverfittingMonitor, "overfits", lambda self, *_: (next(left, False), None))
     fields = np.random.default_rng(0).normal(size=(40, 6, 6, 1))
     options = {"early_stopping": True, "base": None, "training": TrainingOptions(shift_patches=shifts)}
-    model = LaMORegressor(**SMALL, patch_size=2, **options)
+    model = LaMORegressor(**SMALL, patches=Patches(size=2), **options)
     model.set_params(max_iter=8).fit(fields, fields)
     assert model.module_.shifts_patches == (stalls > 0 if shifts == "auto" else shifts)
     rates = {module.drop_path for module in model.module_.modules() if isinstance(module, ResidualDropout)}
@@ -342,6 +478,6 @@ def test_no_samples_are_held_out_where_they_would_judge_nothing(changes, monkeyp
 
 @pytest.mark.exhaustive
 def test_a_network_that_memorises_noise_is_regularised(monkeypatch):
-    training = TrainingOptions(n_iter_no_change=1000, weight_decay=0.0)
-    options = {"early_stopping": True, "base": None, "width": 32, "max_iter": 400, "batch_size": 8}
+    training = TrainingOptions(n_iter_no_change=1000)
+    options = {"weight_decay": 0.0, "early_stopping": True, "base": None, "width": 32, "max_iter": 400, "batch_size": 8}
     assert fit_and_note_drop_path(monkeypatch, training=training, **options) == [0.0, 0.2]

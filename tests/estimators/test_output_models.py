@@ -181,12 +181,12 @@ def test_numbers_without_logarithms_are_named():
 
 def test_a_given_base_takes_logarithms_of_physical_targets():
     base = PODRegressor(param_transform="log", target_transform="log")
-    model = LaMORegressor(width=8, depth=1, d_state=4, max_iter=3, random_state=0, base=base).fit(X, power_law(X))
+    model = LaMORegressor(width=8, depth=1, max_iter=3, random_state=0, base=base).fit(X, power_law(X))
     np.testing.assert_allclose(model.predict(NEW), power_law(NEW), rtol=1e-5)
 
 
 def test_a_base_has_the_logarithms_of_physical_targets(tmp_path):
-    model = LaMORegressor(width=8, depth=1, d_state=4, max_iter=3, random_state=0).fit(X, power_law(X))
+    model = LaMORegressor(width=8, depth=1, max_iter=3, random_state=0).fit(X, power_law(X))
     assert model.base_.estimator.models_[0].learns_logarithms
     np.testing.assert_allclose(model.predict(NEW), power_law(NEW), rtol=1e-5)
     model.save(tmp_path / "model.skop")

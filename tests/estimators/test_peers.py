@@ -4,7 +4,15 @@ import numpy as np
 import pytest
 import torch
 
-from skop import DeepONetRegressor, FieldSet, FNORegressor, SymmetryOptions, TransolverRegressor, UNetRegressor
+from skop import (
+    DeepONetRegressor,
+    FieldSet,
+    FNORegressor,
+    SymmetryOptions,
+    TrainingOptions,
+    TransolverRegressor,
+    UNetRegressor,
+)
 from skop.estimators.fitting._session import trainer_config
 from skop.exceptions import FieldDataError
 from skop.training import DIRECT_TRAINING
@@ -50,7 +58,7 @@ def test_transolver_needs_scaled_coordinates_for_distances_from_a_reference_grid
 
 def test_transolver_takes_clouds_in_part_and_is_asked_at_other_points():
     X, y = on_clouds()
-    model = transolver(subsample_points=5, max_iter=2).fit(X, y)
+    model = transolver(training=TrainingOptions(subsample_points=5), max_iter=2).fit(X, y)
     places = [0.5 * (cloud.min(axis=0) + cloud.max(axis=0))[None] for cloud in CLOUDS]
     assert model.predict(X, coords=places).values.shape == (3, 1, 1)
 

@@ -32,6 +32,7 @@ from skop.data import unit_grid
 from skop.estimators.files._persistence import _digest, _read
 from skop.exceptions import ModelFileError, SkopWarning
 from skop.losses import GradientRelativeL2Loss, RelativeL2Loss, SobolevLoss, TrainingLoss
+from skop.parts import GNOT, Attention, GalerkinTransformer, Mamba, OFormer, RotaryAttention, TakenakaMalmquist
 
 from .make_model_files import FOLDER, inputs_of, others_of, values_of
 
@@ -51,7 +52,7 @@ OWN = FieldSet(POINTS + 0.02 * GENERATOR.random((10, 24, 2)), GENERATOR.random((
 
 
 def small(**params):
-    settings = {"width": 8, "depth": 1, "d_state": 4, "n_heads": 1, "max_iter": 1, "random_state": 0, "device": "cpu"}
+    settings = {"width": 8, "depth": 1, "max_iter": 1, "random_state": 0, "device": "cpu"}
     return LaMORegressor().set_params(**(settings | params))
 
 
@@ -136,16 +137,16 @@ def test_predictions_and_records_come_back_bit_for_bit(X, y, params, tmp_path):
 
 
 def test_parameters_come_back(tmp_path):
-    params = CASES["symmetries"][2] | {"architecture__decay_range": (np.float64(0.1), 2.0), "width": np.int64(8)}
+    params = CASES["symmetries"][2] | {"scan__decay_range": (np.float64(0.1), 2.0), "width": np.int64(8)}
     params["learning_rate_init"] = np.float32(0.25)
     estimator = small(**params).fit(GRIDS, GRIDS)
     found, expected = reloaded(estimator, tmp_path).get_params(), estimator.get_params()
-    options = {"training", "scaling", "symmetries", "architecture"}
+    options = {"training", "scaling", "symmetries", "scan"}
     assert set(found) == set(expected)
     for name in set(found) - options:
         np.testing.assert_equal(found[name], expected[name])
     # A tuple stays one, so that what was left as it was prints as the default.
-    assert isinstance(found["architecture__decay_range"], tuple)
+    assert isinstance(found["scan__decay_range"], tuple)
 
 
 LOSSES = [SobolevLoss(), RelativeL2Loss(reduction="sum"), GradientRelativeL2Loss(gradient_weight=0.5)]
@@ -212,9 +213,9 @@ def test_a_fit_on_a_device_that_is_not_there(device):
 
 #: Parameters that change what the network computes and no shape of a weight.
 COMPUTATION = {
-    "architecture__activation": "silu",
-    "architecture__pad_to_multiple": 3,
-    "architecture__scan_directions": "forward",
+    "scan__activation": "silu",
+    "patches__pad_to_multiple": 3,
+    "scan__scan_directions": "forward",
     "refinement": "native",
 }
 
@@ -229,7 +230,7 @@ def test_what_was_changed_after_the_fit_is_refused_or_changes_nothing(model, tmp
             changed.save(tmp_path / "model.skop")
 
 
-@pytest.mark.parametrize("params", [{"width": -1}, {"training": 3}, {"loss": "no"}, {"architecture": 3}])
+@pytest.mark.parametrize("params", [{"width": -1}, {"training": 3}, {"loss": "no"}, {"scan": 3}])
 def test_parameters_by_which_a_file_could_not_be_loaded_are_refused(model, tmp_path, params):
     with pytest.raises(ModelFileError, match="with which it cannot be fitted"):
         copy.deepcopy(model).set_params(**params).save(tmp_path / "model.skop")
@@ -571,10 +572,10 @@ CHANGES |= {
     "a wide network": (parameter(width=40000), "weights do not fit"),
     "a deep network": (parameter(depth=200), "weights do not fit.*more than"),
     "a parameter out of its range": (parameter(width=-1), "width"),
-    "a parameter of another fit": (parameter(patch_size=[1]), "patch_size"),
+    "a parameter of another fit": (parameter(patches=[1]), "patches"),
     "other activation than in the fit": (
-        lambda header, _: state_of(header)["network_parameters_"]["dict"].update(architecture__activation="relu"),
-        "differ between the file and the fit .architecture__activation",
+        lambda header, _: state_of(header)["network_parameters_"]["dict"].update(scan__activation="relu"),
+        "differ between the file and the fit .scan__activation",
     ),
     "weights of NaN": (network_tensor(filled(np.nan)), "weights do not fit the network: .* is not finite"),
     "weights of another type": (network_tensor(lambda tensor: tensor.double()), "float64.* must be torch.float32"),
@@ -624,8 +625,8 @@ def test_options_and_parameters_of_the_network_that_came_later_have_their_defaul
     fitted.save(path)
 
     def change(header, tensors):
-        absent(("symmetries", "mirrors"), ("symmetries", "param_vectors"), ("n_latents",))(header, tensors)
-        state_of(header)["network_parameters_"]["dict"].pop("n_latents")
+        absent(("symmetries", "mirrors"), ("symmetries", "param_vectors"), ("latents",))(header, tensors)
+        state_of(header)["network_parameters_"]["dict"].pop("latents__n_tokens")
 
     rewrite(path, change)
     loaded = skop.load(path)
@@ -633,7 +634,7 @@ def test_options_and_parameters_of_the_network_that_came_later_have_their_defaul
     assert repr(loaded.get_params()) == repr(fitted.get_params())
     # A later change of the parameter is still noticed.
     loaded.geometry_ = "points"
-    assert [*loaded.set_params(n_latents=7)._changed_since_fit()] == ["n_latents"]
+    assert [*loaded.set_params(latents__n_tokens=7)._changed_since_fit()] == ["latents__n_tokens"]
 
 
 FILES = sorted(path.stem for path in FOLDER.glob("*.skop"))
@@ -659,7 +660,7 @@ def test_files_of_earlier_versions_give_the_predictions_of_then(name):
 def test_the_patience_of_earlier_versions_is_an_option_of_the_training(tmp_path):
     path = tmp_path / "old.skop"
     path.write_bytes((FOLDER / "unet.skop").read_bytes())
-    assert skop.load(path).training is None
+    assert skop.load(path).get_params()["training__n_iter_no_change"] == 10
 
     def change(header, tensors):
         state_of(header)["n_iter_no_change"] = 7
@@ -693,16 +694,20 @@ def nested():
         "POD with the mean": (PODRegressor(regressor="mean"), GRIDS, TABLE),
         **{
             f"MNO, {host}, {mixer}": (MNORegressor(host=host, mixer=mixer, width=8, depth=1, max_iter=1), GRIDS, GRIDS)
-            for host, mixer in (("gnot", "linear"), ("galerkin", "mamba"), ("oformer", "softmax"))
+            for host, mixer in (
+                (GNOT(), Attention()),
+                (GalerkinTransformer(), Mamba(d_state=4)),
+                (OFormer(), RotaryAttention(kind="softmax")),
+            )
         },
-        "AMO": (AMORegressor(width=8, depth=1, n_poles=3, max_iter=1), GRIDS, GRIDS),
+        "AMO": (AMORegressor(width=8, depth=1, mixer=TakenakaMalmquist(n_poles=3), max_iter=1), GRIDS, GRIDS),
         "a published AMO": (
-            AMORegressor.from_preset("darcy", width=8, depth=1, n_latents=6, max_iter=1),
+            AMORegressor.from_preset("darcy", width=8, depth=1, latents__n_tokens=6, max_iter=1),
             GRIDS,
             GRIDS,
         ),
         "a published MNO": (
-            MNORegressor.from_preset("darcy", host="oformer", width=8, max_iter=1, architecture__latent_width=8),
+            MNORegressor.from_preset("darcy", host="oformer", width=8, max_iter=1, host__latent_width=8),
             GRIDS,
             GRIDS,
         ),

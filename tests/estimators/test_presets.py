@@ -5,9 +5,10 @@ import warnings
 import numpy as np
 import pytest
 
-from skop import FieldSet, LaMOArchitecture, LaMORegressor, TimeConditionedRegressor
+from skop import FieldSet, LaMORegressor, TimeConditionedRegressor
 from skop.data import DataSpec, TargetForm
 from skop.losses import get_loss
+from skop.parts import GridSSD, Hydra, Mamba2
 
 NAMES = ("darcy", "navier_stokes")
 SLICE_NAMES = ("elasticity", "plasticity", "airfoil", "pipe")
@@ -54,165 +55,146 @@ def test_token_grids_are_those_of_the_public_code():
     assert navier_stokes.positional_encoding.table.shape == (1024, 256)
 
 
-# Settings of the authors' training scripts.
+# Settings of the authors' scripts: those of the training, and every parameter of the network.
+SHARED = {
+    "depth": 8,
+    "dropout": 0.0,
+    "weight_decay": 1e-5,
+    "training__max_grad_norm": 0.1,
+    "training__schedule": "one_cycle",
+    "max_iter": 500,
+    "training__loss_reduction": "sum",
+}
+GRIDS = SHARED | {
+    "geometry": "grid",
+    "mlp_ratio": 4,
+    "learning_rate_init": 5e-4,
+    "patches__size": 2,
+    "patches__conv_channels": 0,
+    "patches__positional_encoding": "learned",
+    "patches__lifting_width": 0,
+    "patches__coordinate_channels": True,
+    "patches__pad_to_multiple": 8,
+    "patches__init": "normal",
+    "scan__d_state": 64,
+    "scan__expand": 2,
+    "scan__scan_directions": "cross",
+    "scan__path_weights": "own",
+    "scan__kernel_size": 3,
+    "scan__activation": "gelu",
+    "scan__decay_range": (1.0, 1.0),
+}
+POINTS = SHARED | {
+    "width": 128,
+    "mlp_ratio": 1,
+    "learning_rate_init": 1e-3,
+    "loss": "relative_l2",
+    "latents__n_tokens": 64,
+    "latents__n_heads": 8,
+    "latents__n_centred_heads": 0,
+    "latents__decoder": "encoder_weights",
+    "latents__n_frequencies": 0,
+    "latents__position_network": False,
+    "latents__parameter_embedding": "sinusoidal",
+    "latents__weight_init": "trunc_normal",
+    "latents__temperature": 0.5,
+    "latents__normalize": True,
+    "mixer__d_state": 64,
+    "mixer__expand": 2,
+}
 PUBLISHED = {
-    "darcy": {
+    "darcy": GRIDS
+    | {
         "width": 64,
-        "depth": 8,
-        "architecture__mlp_ratio": 4,
-        "n_heads": 4,
-        "d_state": 64,
-        "architecture__expand": 2,
-        "learning_rate_init": 5e-4,
-        "training__weight_decay": 1e-5,
+        "scan__n_heads": 4,
         "batch_size": 4,
-        "training__max_grad_norm": 0.1,
-        "training__schedule": "one_cycle",
-        "max_iter": 500,
-        "training__loss_reduction": "sum",
         "loss": "relative_l2_gradient",
         "scaling__targets": "channel",
     },
-    "elasticity": {
-        "width": 128,
-        "depth": 8,
-        "architecture__mlp_ratio": 1,
-        "n_heads": 4,
-        "d_state": 64,
-        "architecture__expand": 2,
-        "learning_rate_init": 1e-3,
-        "training__weight_decay": 1e-5,
+    "navier_stokes": GRIDS
+    | {
+        "width": 256,
+        "scan__n_heads": 16,
+        "batch_size": 2,
+        "weight_decay": 0.05,
+        "training__max_grad_norm": None,
+        "loss": "relative_l2",
+        "scaling__targets": None,
+    },
+    "elasticity": POINTS
+    | {
+        "geometry": "points",
+        "mixer__n_heads": 4,
+        "latents__shared": True,
         "batch_size": 1,
-        "training__max_grad_norm": 0.1,
         "training__schedule": "cosine",
         "training__schedule_interval": "epoch",
         "training__warmup_fraction": 0.0,
-        "max_iter": 500,
-        "training__loss_reduction": "sum",
-        "loss": "relative_l2",
         "scaling__inputs": None,
         "scaling__targets": "channel",
         "scaling__coords": None,
-        "architecture__mixer": "hydra",
-        "architecture__shared_projections": True,
-        "geometry": "points",
     },
-    "plasticity": {
-        "width": 128,
-        "depth": 8,
-        "architecture__mlp_ratio": 1,
-        "n_heads": 8,
-        "d_state": 64,
-        "architecture__expand": 2,
-        "learning_rate_init": 1e-3,
-        "training__weight_decay": 1e-5,
+    "plasticity": POINTS
+    | {
+        "geometry": "structured",
+        "mixer__n_heads": 8,
+        "latents__shared": False,
         "batch_size": 8,
-        "training__max_grad_norm": 0.1,
-        "training__schedule": "one_cycle",
-        "max_iter": 500,
-        "training__loss_reduction": "sum",
-        "loss": "relative_l2",
         "scaling__inputs": "channel",
         "scaling__targets": None,
         "scaling__params": None,
-        "architecture__mixer": "mamba2",
-        "architecture__shared_projections": False,
-        "geometry": "structured",
-        "architecture__parameter_embedding": "sinusoidal",
     },
-    "airfoil": {
-        "width": 128,
-        "depth": 8,
-        "architecture__mlp_ratio": 1,
-        "n_heads": 2,
-        "d_state": 1,
-        "architecture__expand": 1,
-        "learning_rate_init": 1e-3,
-        "training__weight_decay": 1e-5,
+    "airfoil": POINTS
+    | {
+        "geometry": "structured",
+        "mixer__n_heads": 2,
+        "mixer__d_state": 1,
+        "mixer__expand": 1,
+        "latents__shared": True,
         "batch_size": 4,
-        "training__max_grad_norm": 0.1,
-        "training__schedule": "one_cycle",
-        "max_iter": 500,
-        "training__loss_reduction": "sum",
-        "loss": "relative_l2",
         "scaling__targets": None,
         "scaling__coords": None,
-        "architecture__mixer": "hydra",
-        "architecture__shared_projections": True,
-        "geometry": "structured",
     },
-    "pipe": {
-        "width": 128,
-        "depth": 8,
-        "architecture__mlp_ratio": 2,
-        "n_heads": 8,
-        "d_state": 64,
-        "architecture__expand": 2,
-        "learning_rate_init": 1e-3,
-        "training__weight_decay": 1e-5,
+    "pipe": POINTS
+    | {
+        "geometry": "structured",
+        "mlp_ratio": 2,
+        "mixer__n_heads": 8,
+        "latents__shared": False,
         "batch_size": 8,
-        "training__max_grad_norm": 0.1,
-        "training__schedule": "one_cycle",
-        "max_iter": 500,
-        "training__loss_reduction": "sum",
-        "loss": "relative_l2",
         "scaling__targets": "channel",
         "scaling__coords": "standard",
-        "architecture__mixer": "mamba2",
-        "architecture__shared_projections": False,
-        "geometry": "structured",
-    },
-    "navier_stokes": {
-        "width": 256,
-        "depth": 8,
-        "architecture__mlp_ratio": 4,
-        "n_heads": 16,
-        "d_state": 64,
-        "architecture__expand": 2,
-        "learning_rate_init": 5e-4,
-        "training__weight_decay": 0.05,
-        "batch_size": 2,
-        "training__max_grad_norm": None,
-        "training__schedule": "one_cycle",
-        "max_iter": 500,
-        "training__loss_reduction": "sum",
-        "loss": "relative_l2",
-        "scaling__targets": None,
     },
 }
+MIXERS = {"elasticity": Hydra, "plasticity": Mamba2, "airfoil": Hydra, "pipe": Mamba2}
 
 
 @pytest.mark.parametrize("name", NAMES + SLICE_NAMES)
 def test_settings_are_those_of_the_scripts(name):
     parameters = LaMORegressor.from_preset(name).get_params()
     assert {key: parameters[key] for key in PUBLISHED[name]} == PUBLISHED[name]
+    assert type(parameters["scan" if name in NAMES else "mixer"]) is MIXERS.get(name, GridSSD)
     # The reported model is that of the last epoch, without averaging, early stopping or augmentation.
     assert parameters["early_stopping"] is False
     assert parameters["training__ema_decay"] is None
     assert parameters["training__decay_bias_and_norm"] is True
-    assert name in SLICE_NAMES or tuple(parameters["architecture__decay_range"]) == (1.0, 1.0)
     assert parameters["symmetries"] is None
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_heads_have_32_channels(name):
     parameters = LaMORegressor.from_preset(name).get_params()
-    assert parameters["architecture__expand"] * parameters["width"] / parameters["n_heads"] == 32
+    assert parameters["scan__expand"] * parameters["width"] / parameters["scan__n_heads"] == 32
 
 
 @pytest.mark.parametrize("name", NAMES + SLICE_NAMES)
-def test_presets_name_every_parameter_of_their_network(name):
+def test_every_parameter_of_the_network_is_compared_with_the_scripts(name):
     # Defaults may change; a preset must not change with them.
-    preset, geometry = LaMORegressor._presets[name], LaMORegressor._presets[name]["geometry"]
-    effective = {
-        part
-        for part in LaMOArchitecture().get_params()
-        if geometry in LaMORegressor._effective_on.get(f"architecture__{part}", (geometry,))
-    }
-    unnamed = effective - set(preset["architecture"])
-    assert unnamed == ({"n_frequencies"} if name in NAMES else set())  # a learned position table has none
-    assert set(preset["architecture"]) <= effective
-    assert {"width", "depth", "d_state", "n_heads", "dropout"} <= set(preset)
+    parts = ("patches__", "scan__") if name in NAMES else ("latents__", "mixer__")
+    parameters = {key for key in LaMORegressor.from_preset(name).get_params() if key.startswith(parts)}
+    parameters |= {"width", "depth", "mlp_ratio", "dropout"}
+    unnamed = parameters - set(PUBLISHED[name])
+    assert unnamed == ({"patches__n_frequencies"} if name in NAMES else set())  # a learned position table has none
 
 
 @pytest.mark.parametrize("name", NAMES + SLICE_NAMES)
@@ -228,15 +210,7 @@ def test_presets_are_valid_and_warn_of_nothing(name):
 @pytest.mark.parametrize("name", SLICE_NAMES)
 def test_presets_fit_data_of_the_layout_of_their_benchmark(name):
     generator = np.random.default_rng(0)
-    small = {
-        "width": 16,
-        "depth": 1,
-        "n_latents": 4,
-        "architecture__n_latent_heads": 2,
-        "n_heads": 1,
-        "d_state": 4,
-        "max_iter": 1,
-    }
+    small = {"width": 16, "depth": 1, "latents__n_tokens": 4, "latents__n_heads": 2, "mixer__n_heads": 1, "max_iter": 1}
     model = LaMORegressor.from_preset(name, random_state=0, **small)
     if name == "plasticity":
         profile, frames = generator.normal(size=(9, 6, 4, 1)), generator.normal(size=(9, 6, 4, 3 * 4))
@@ -252,10 +226,12 @@ def test_presets_fit_data_of_the_layout_of_their_benchmark(name):
 
 
 def test_changes_win_and_presets_do_not_change():
-    changed = LaMORegressor.from_preset("darcy", max_iter=3, width=16, training__weight_decay=0.5)
-    assert (changed.max_iter, changed.width, changed.training.weight_decay) == (3, 16, 0.5)
+    changed = LaMORegressor.from_preset("darcy", max_iter=3, width=16, weight_decay=0.5, scan__n_heads=2)
+    assert (changed.max_iter, changed.width, changed.weight_decay) == (3, 16, 0.5)
+    assert (changed.scan.n_heads, changed.scan.d_state) == (2, 64)
     assert changed.training.ema_decay is None
-    assert LaMORegressor.from_preset("darcy").training.weight_decay == 1e-5
+    assert LaMORegressor.from_preset("darcy").weight_decay == 1e-5
+    assert LaMORegressor.from_preset("darcy").scan.n_heads == 4
     with pytest.raises(ValueError, match="colour"):
         LaMORegressor.from_preset("darcy", colour=3)
     with pytest.raises(ValueError, match=r"LaMORegressor has no preset 'weather'; choose from \['airfoil', 'darcy', "):

@@ -11,7 +11,7 @@ from skop.exceptions import FieldDataError
 
 def tiny(**changes):
     """An estimator that fits in a moment."""
-    options = {"width": 8, "depth": 1, "n_latents": 4, "architecture__n_latent_heads": 2, "d_state": 4, "max_iter": 2}
+    options = {"width": 8, "depth": 1, "latents__n_tokens": 4, "latents__n_heads": 2, "max_iter": 2}
     return LaMORegressor().set_params(**(options | {"batch_size": 2, "random_state": 0, "dtype": "float64"} | changes))
 
 
@@ -41,7 +41,7 @@ def assert_close(found, expected, tolerance=1e-6):
 def test_own_points_give_the_prediction(with_fields, decoder):
     points, y = ragged()
     X = list(zip(points, y, strict=True)) if with_fields else points
-    fitted = tiny(architecture__decoder=decoder).fit(X, y)
+    fitted = tiny(latents__decoder=decoder).fit(X, y)
     expected = fitted.predict(X)
     for coords in (points, FieldSet(points), FieldSet(points, y)):
         assert_close(fitted.predict(X, coords=coords), expected)
@@ -99,7 +99,7 @@ def test_tables_of_parameters_are_predicted_at_other_points():
 def test_grids_are_predicted_at_points_by_splines():
     generator = np.random.default_rng(0)
     X = generator.random((4, 8, 8, 1))
-    fitted = LaMORegressor(width=8, depth=1, d_state=4, max_iter=1, random_state=0).fit(X, X + 1)
+    fitted = LaMORegressor(width=8, depth=1, max_iter=1, random_state=0).fit(X, X + 1)
     expected = fitted.predict(X)
     found = fitted.predict(X, coords=unit_grid((8, 8)))
     np.testing.assert_allclose(np.reshape(found, expected.shape), expected, rtol=1e-6)
@@ -110,7 +110,7 @@ def test_grids_are_predicted_at_points_by_splines():
 
 def test_targets_without_a_channel_axis_stay_so():
     X = np.random.default_rng(0).random((4, 8, 8, 1))
-    fitted = LaMORegressor(width=8, depth=1, d_state=4, max_iter=1, random_state=0).fit(X, X[..., 0])
+    fitted = LaMORegressor(width=8, depth=1, max_iter=1, random_state=0).fit(X, X[..., 0])
     assert fitted.predict(X, coords=np.array([[0.5, 0.5], [0.2, 0.7]])).shape == (4, 2)
     assert fitted.predict(X, coords=np.full((4, 3, 2), 0.5)).shape == (4, 3)
 

@@ -11,6 +11,7 @@ from sklearn.base import clone
 from skop import AMORegressor, FieldSet, LaMORegressor, MNORegressor, PODRegressor
 from skop.exceptions import FieldDataError, SkopWarning
 from skop.metrics import relative_l2_score
+from skop.parts import GNOT, GalerkinTransformer, LatentAttention, LatentTokens, OFormer
 
 SIZES = (40, 1, 7, 3000, 2, 19, 7, 300)
 SMALL = (12, 7, 1, 20, 9, 12)
@@ -21,9 +22,8 @@ def small(**params):
     tiny = {
         "width": 8,
         "depth": 1,
-        "n_latents": 4,
-        "architecture__n_latent_heads": 2,
-        "d_state": 4,
+        "latents__n_tokens": 4,
+        "latents__n_heads": 2,
         "max_iter": 2,
         "random_state": 0,
     }
@@ -31,13 +31,12 @@ def small(**params):
 
 
 def amo(latents, **params):
-    tiny = {"width": 8, "depth": 1, "n_latents": 4, "n_poles": 3, "random_state": 0}
-    options = {"architecture__n_latent_heads": 2, "architecture__latents": latents}
-    return AMORegressor().set_params(**(tiny | options | params))
+    tiny = {"width": 8, "depth": 1, "latents__n_heads": 2, "mixer__n_poles": 3, "random_state": 0}
+    return AMORegressor(latents=latents(n_tokens=4)).set_params(**(tiny | params))
 
 
 def mno(host, **params):
-    return MNORegressor(host=host, width=8, depth=1, d_state=2, random_state=0).set_params(**params)
+    return MNORegressor(host=host(), width=8, depth=1, random_state=0).set_params(**params)
 
 
 def samples(sizes=SMALL, n_channels=2, seed=0):
@@ -67,10 +66,10 @@ def assert_near(actual, expected, tolerance):
 # ---------------------------------------------------------------------- independence
 CASES = [
     *((small, *case) for case in (("float32", False), ("float64", False), ("float32", True), ("float64", True))),
-    *((partial(mno, host), "float64", False) for host in ("gnot", "galerkin", "oformer")),
-    (partial(mno, "gnot"), "float32", True),
-    (partial(amo, "each_block"), "float64", False),
-    (partial(amo, "once"), "float32", True),
+    *((partial(mno, host), "float64", False) for host in (GNOT, GalerkinTransformer, OFormer)),
+    (partial(mno, GNOT), "float32", True),
+    (partial(amo, LatentTokens), "float64", False),
+    (partial(amo, LatentAttention), "float32", True),
 ]
 
 

@@ -14,9 +14,8 @@ def small(**params):
     tiny = {
         "width": 8,
         "depth": 1,
-        "n_latents": 4,
-        "architecture__n_latent_heads": 2,
-        "d_state": 4,
+        "latents__n_tokens": 4,
+        "latents__n_heads": 2,
         "max_iter": 1,
         "random_state": 0,
     }
@@ -128,10 +127,10 @@ REFUSED_BY_FIT = {
     "draws of a grid": (
         np.ones((3, 4, 4, 1)),
         np.ones((3, 4, 4, 1)),
-        {"subsample_points": 3},
-        ["subsample_points=3", "points"],
+        {"training__subsample_points": 3},
+        ["training__subsample_points=3", "points"],
     ),
-    "draws of no points": (PAIRS, TARGETS, {"subsample_points": 0}, ["subsample_points"]),
+    "draws of no points": (PAIRS, TARGETS, {"training__subsample_points": 0}, ["subsample_points"]),
     "a scale of each point": (PAIRS, TARGETS, {"scaling__inputs": "point"}, ["'point'", "'channel'"]),
     "symmetries": (PAIRS, TARGETS, {"symmetries": ["x"]}, ["symmetry 'x'", "'flip_x'"]),
     "derivatives": (PAIRS, TARGETS, {"loss": "relative_l2_gradient"}, ["grid"]),
@@ -227,7 +226,7 @@ def test_scalars_of_another_shape_are_no_truth():
 
 def test_grid_model_wants_a_grid():
     X = np.ones((3, 4, 4, 1))
-    model = small(patch_size=2).fit(X, X)
+    model = small(patches__size=2).fit(X, X)
     with pytest.raises(FieldDataError, match="no regular grid"):
         model.predict([(place, field[:, :1]) for place, field in PAIRS])
 

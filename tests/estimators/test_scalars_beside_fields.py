@@ -16,7 +16,7 @@ from skop.exceptions import FieldDataError
 
 def tiny(**changes):
     """An estimator that fits in a moment."""
-    options = {"width": 8, "depth": 1, "n_latents": 4, "architecture__n_latent_heads": 2, "d_state": 4, "max_iter": 3}
+    options = {"width": 8, "depth": 1, "latents__n_tokens": 4, "latents__n_heads": 2, "max_iter": 3}
     return LaMORegressor().set_params(**(options | {"batch_size": 4, "random_state": 0} | changes))
 
 
@@ -76,7 +76,7 @@ def test_weight_zero_leaves_the_scalars_out_of_the_loss():
     X, y = samples()
     other = y.with_params(y.params[::-1])
     first, second = (
-        tiny(training__scalar_weight=0.0, training__weight_decay=0.0).fit(X, target).predict(X) for target in (y, other)
+        tiny(training__scalar_weight=0.0, weight_decay=0.0).fit(X, target).predict(X) for target in (y, other)
     )
     np.testing.assert_allclose(first.values, second.values, rtol=1e-5)
     weighted = tiny(training__scalar_weight=10.0).fit(X, y).predict(X)
@@ -116,7 +116,7 @@ def test_grids_carry_scalars_too():
     generator = np.random.default_rng(0)
     X = generator.random((4, 8, 8, 1))
     grid = FieldSet(skop.data.unit_grid((8, 8)), X, params=generator.random((4, 2)), grid_shape=(8, 8))
-    prediction = LaMORegressor(width=8, depth=1, d_state=4, max_iter=1, random_state=0).fit(X, grid).predict(X)
+    prediction = LaMORegressor(width=8, depth=1, max_iter=1, random_state=0).fit(X, grid).predict(X)
     assert prediction.params.shape == (4, 2)
     assert prediction.to_grid().shape == (4, 8, 8, 1)
 

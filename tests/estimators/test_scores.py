@@ -58,12 +58,12 @@ def test_a_single_channel_has_one_score():
 def test_early_stopping_watches_the_score(n_channels):
     X, y = stress_and_noise()
     y = y[..., :n_channels]
-    model = LaMORegressor(width=8, depth=1, d_state=4, max_iter=1, random_state=0, early_stopping=True).fit(X, y)
+    model = LaMORegressor(width=8, depth=1, max_iter=1, random_state=0, early_stopping=True).fit(X, y)
     targets = FieldSet(np.zeros((36, 2)), y.reshape(30, 36, n_channels))
     error = validation_error(model.predict(X), targets)
     assert 1 - error == pytest.approx(model.score(X, y))
     sums = y.sum(axis=(1, 2))
-    model = LaMORegressor(width=8, depth=1, d_state=4, max_iter=1, random_state=0).fit(X, sums)
+    model = LaMORegressor(width=8, depth=1, max_iter=1, random_state=0).fit(X, sums)
     assert 1 - relative_l2_of_scalars(sums, np.reshape(model.predict(X), sums.shape)) == pytest.approx(
         model.score(X, sums)
     )

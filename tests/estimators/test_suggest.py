@@ -232,7 +232,7 @@ def test_scikit_learn_within_a_band_is_chosen_for_by_distances(tables):
 @pytest.mark.parametrize("kind", ["grid", pytest.param("scattered", marks=pytest.mark.exhaustive), "own points of y"])
 def test_fields_and_ragged_points(kind):
     rng = np.random.default_rng(6)
-    member = LaMORegressor(width=8, depth=1, n_latents=4, max_iter=2, base=None)
+    member = LaMORegressor(width=8, depth=1, max_iter=2, base=None)
     if kind == "grid":
         X = rng.random((16, 8, 8, 1))
         y = X**2
@@ -261,7 +261,7 @@ def test_meshes_with_parameters(tmp_path):
         mesh = meshio.Mesh(points, [("vertex", np.arange(30)[:, None])], point_data={"s": row[0] * points[:, 0]})
         paths.append(str(tmp_path / f"run{number:02}.vtu"))
         mesh.write(paths[-1])
-    member = LaMORegressor(width=8, depth=1, n_latents=4, max_iter=2, base=None, target_fields=["s"])
+    member = LaMORegressor(width=8, depth=1, max_iter=2, base=None, target_fields=["s"])
     model = EnsembleRegressor(member, n_members=2, random_state=0).fit(paths[:8], params=table[:8])
     chosen = skop.suggest(model, paths, 4, params=table)
     assert set(chosen) == {8, 9, 10, 11}

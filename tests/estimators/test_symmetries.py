@@ -24,6 +24,7 @@ from skop import (
 )
 from skop.data import PointSymmetries, unit_grid
 from skop.exceptions import FieldDataError, SkopWarning
+from skop.parts import GNOT
 
 RANDOM = np.random.default_rng(0)
 N = 4
@@ -220,7 +221,7 @@ def test_without_symmetries_nothing_changes():
 def test_it_goes_with_drawn_points_early_stopping_warm_starts_and_files(tmp_path):
     X, y = layout("ragged")
     options = SymmetryOptions(**GROUP, **CHANNELS)
-    params = {"symmetries": options, "subsample_points": 5, "early_stopping": True, "warm_start": True}
+    params = {"symmetries": options, "training__subsample_points": 5, "early_stopping": True, "warm_start": True}
     model = small(**params, max_iter=2).fit(X, y)
     assert len(model.validation_scores_) == 2
     assert len(model.fit(X, y).validation_scores_) == 4
@@ -385,7 +386,7 @@ def test_predictions_at_points_of_a_grid_that_is_read_as_points_are_averaged_too
 def test_averages_on_a_grid_whose_targets_are_elsewhere_are_refused():
     X = FieldSet(unit_grid((4, 3)), RANDOM.normal(size=(N, 12, 2)), grid_shape=(4, 3))
     y = FieldSet(RANDOM.random((5, 2)), RANDOM.normal(size=(N, 5, 1)))
-    model = small(MNORegressor, host="gnot").fit(X, y)
+    model = small(MNORegressor, host=GNOT()).fit(X, y)
     model.set_params(symmetries=SymmetryOptions(names=["flip_x"], average_predictions=True))
     with pytest.raises(FieldDataError, match=r"cannot be averaged.*average_predictions=False"):
         model.predict(X)

@@ -9,6 +9,7 @@ from sklearn.metrics import r2_score
 import skop
 from skop import AMORegressor, GeoMaNORegressor, LaMORegressor, MNORegressor, PODRegressor
 from skop.estimators import EnsembleRegressor
+from skop.parts import GNOT, GalerkinTransformer, OFormer
 
 N_TRAIN = 60
 
@@ -24,12 +25,12 @@ def beams(n_samples=80):
 
 def lamo(**changes):
     """A small network that learns the beams in a second."""
-    return LaMORegressor(width=16, depth=1, d_state=4, max_iter=60, learning_rate_init=5e-3, random_state=0, **changes)
+    return LaMORegressor(width=16, depth=1, max_iter=60, learning_rate_init=5e-3, random_state=0, **changes)
 
 
 def geomano():
     """The same with the other operator."""
-    return GeoMaNORegressor(width=16, depth=1, d_state=4, max_iter=60, learning_rate_init=5e-3, random_state=0)
+    return GeoMaNORegressor(width=16, depth=1, max_iter=60, learning_rate_init=5e-3, random_state=0)
 
 
 def amo():
@@ -39,7 +40,7 @@ def amo():
 
 def mno(host):
     """The same with MNO's hosts."""
-    return MNORegressor(host=host, width=16, depth=1, d_state=4, max_iter=60, learning_rate_init=5e-3, random_state=0)
+    return MNORegressor(host=host, width=16, depth=1, max_iter=60, learning_rate_init=5e-3, random_state=0)
 
 
 @pytest.mark.parametrize(
@@ -48,9 +49,9 @@ def mno(host):
         lamo(),
         geomano(),
         amo(),
-        mno("gnot"),
-        mno("galerkin"),
-        mno("oformer"),
+        mno(GNOT()),
+        mno(GalerkinTransformer()),
+        mno(OFormer()),
         PODRegressor(),
         EnsembleRegressor(lamo(), n_members=1),
     ],

@@ -28,6 +28,7 @@ from skop.data import _targets as reading
 from skop.estimators.fitting._objective import Objective
 from skop.exceptions import FieldDataError, SkopWarning
 from skop.metrics import neg_relative_l2_scorer, relative_l2_error
+from skop.parts import GNOT, GalerkinTransformer, OFormer, RotaryAttention
 from skop.training import Trainer
 
 RANDOM = np.random.default_rng(0)
@@ -64,20 +65,21 @@ LAYOUTS = {
 KINDS = ("lamo", "amo", "gnot", "oformer", "galerkin")
 
 
-def small(kind="oformer", mixer="mamba", **changes):
+HOSTS = {"gnot": GNOT, "oformer": OFormer, "galerkin": GalerkinTransformer}
+
+
+def small(kind="oformer", **changes):
     """An estimator that can be asked anywhere and fits in a moment."""
     sizes = {"width": 8, "depth": 1, "max_iter": 2, "random_state": 0, "dtype": "float64", "batch_size": 4}
     if kind == "lamo":
-        sizes |= {"geometry": "points", "n_latents": 4, "architecture__n_latent_heads": 2, "d_state": 4}
+        sizes |= {"geometry": "points", "latents__n_tokens": 4, "latents__n_heads": 2}
         return LaMORegressor().set_params(**(sizes | changes))
     if kind == "amo":
-        sizes |= {"geometry": "points", "n_latents": 4, "architecture__n_latent_heads": 2, "n_poles": 3}
+        sizes |= {"geometry": "points", "latents__n_tokens": 4, "latents__n_heads": 2, "mixer__n_poles": 3}
         return AMORegressor().set_params(**(sizes | changes))
-    if mixer == "mamba":
-        sizes["d_state"] = 2
     if kind == "galerkin":
-        sizes["architecture__decoder"] = "pointwise"
-    return MNORegressor(host=kind, mixer=mixer).set_params(**(sizes | changes))
+        sizes["host__decoder"] = "pointwise"
+    return MNORegressor(host=HOSTS[kind]()).set_params(**(sizes | changes))
 
 
 def flat(fields):
@@ -289,8 +291,10 @@ def test_a_function_of_the_place_is_learned_where_the_targets_are(kind):
 
     inputs = FieldSet(places, np.broadcast_to(levels, (8, 40, 1)))
     options = {"width": 16, "max_iter": 30, "batch_size": 4, "dtype": "float32"}
-    right = small(kind, "linear", **options).fit(inputs, FieldSet(others, fields(others)))
-    wrong = small(kind, "linear", **options).fit(inputs, FieldSet(places, fields(others)))
+    if kind == "oformer":
+        options["mixer"] = RotaryAttention()
+    right = small(kind, **options).fit(inputs, FieldSet(others, fields(others)))
+    wrong = small(kind, **options).fit(inputs, FieldSet(places, fields(others)))
     truth = FieldSet(others, fields(others))
     assert 1 - right.score(inputs, truth) < 0.3 * (1 - wrong.score(inputs, truth))
     # It is a function of the place: as good between the points that it has seen.
@@ -527,8 +531,8 @@ def test_estimators_that_need_one_set_of_points_say_so(wrapper):
 REFUSED = {
     "patches": (LaMORegressor(width=8, depth=1), ["9 points", "20", "geometry='points'", "LaMORegressor"]),
     "GeoMaNO": (GeoMaNORegressor(width=8, depth=1), ["GeoMaNORegressor", "'grid'", "MNORegressor"]),
-    "a spectral decoder": (small("galerkin", architecture__decoder="spectral"), ["geometry='points'", "'oformer'"]),
-    "scans along axes": (small("gnot", architecture__scan_directions="cross"), ["geometry='points'"]),
+    "a spectral decoder": (small("galerkin", host__decoder="spectral"), ["geometry='points'", "'oformer'"]),
+    "scans along axes": (small("gnot", mixer__scan_directions="cross"), ["geometry='points'"]),
     "scales of single points": (small(scaling__inputs="point"), ["scaling__inputs='point'", "'channel'"]),
     "target scales of single points": (small(scaling__targets="point"), ["scaling__targets='point'", "'channel'"]),
     "symmetries": (small(symmetries=["flip_x"]), ["symmetries=None"]),
@@ -536,7 +540,7 @@ REFUSED = {
         small(symmetries=SymmetryOptions(names=["flip_x"], average_predictions=True)),
         ["symmetries=None"],
     ),
-    "drawn points": (small("lamo", subsample_points=5), ["subsample_points=5", "subsample_points=None"]),
+    "drawn points": (small("lamo", training__subsample_points=5), ["training__subsample_points=5", "set it to None"]),
 }
 
 

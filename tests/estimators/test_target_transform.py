@@ -29,7 +29,7 @@ CLOUD = RANDOM.random((8, 15, 2))
 
 
 def small(target_transform="log", **params):
-    sizes = {"width": 8, "depth": 1, "d_state": 4, "max_iter": 2, "random_state": 0}
+    sizes = {"width": 8, "depth": 1, "max_iter": 2, "random_state": 0}
     return LaMORegressor(scaling=ScalingOptions(target_transform=target_transform)).set_params(**(sizes | params))
 
 
@@ -37,7 +37,7 @@ def points(values, params=None):
     return FieldSet(CLOUD, values.reshape(8, -1, 1)[:, :15], params=params)
 
 
-SLICES = {"n_latents": 4, "architecture__n_latent_heads": 2}
+SLICES = {"latents__n_tokens": 4, "latents__n_heads": 2}
 LAWS = {
     "scalars": (P, FIELD[:, 0, :2, 0], {}),
     "field on a grid": (FIELD, 3 * FIELD + 1, {"symmetries": ["flip_x"]}),

@@ -17,9 +17,7 @@ GRID = (4, 4)
 
 
 def network(**changes):
-    return LaMORegressor().set_params(
-        **({"width": 8, "depth": 1, "d_state": 4, "max_iter": 2, "random_state": 0} | changes)
-    )
+    return LaMORegressor().set_params(**({"width": 8, "depth": 1, "max_iter": 2, "random_state": 0} | changes))
 
 
 @pytest.fixture(scope="module")

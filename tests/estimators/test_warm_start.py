@@ -14,7 +14,6 @@ from skop import (
     EnsembleRegressor,
     FieldSet,
     GeoMaNORegressor,
-    LaMOArchitecture,
     LaMORegressor,
     RolloutRegressor,
     ScalingOptions,
@@ -23,34 +22,36 @@ from skop import (
 )
 from skop.data import unit_grid
 from skop.exceptions import ModelFileError, SkopWarning
+from skop.parts import GridSSD, Hydra, Patches
 
 RANDOM = np.random.default_rng(0)
 X = RANDOM.standard_normal((6, 6, 5, 2))
 Y = X[..., :1] * X[..., 1:]
 POINTS = RANDOM.random((7, 2)), RANDOM.standard_normal((6, 7, 2))
-SIZES = {"width": 8, "depth": 1, "d_state": 4, "max_iter": 2, "random_state": 0}
+SIZES = {"width": 8, "depth": 1, "max_iter": 2, "random_state": 0}
 
 CHANGES = {
     "width": {"width": 16},
     "depth": {"depth": 2},
     "dropout": {"dropout": 0.2},
-    "patch size": {"patch_size": 3},
+    "patch size": {"patches__size": 3},
     "precision": {"dtype": "float64"},
     "scaling": {"scaling__targets": None},
     "scaling object": {"scaling": ScalingOptions(inputs=None)},
-    "activation": {"architecture__activation": "silu"},
-    "architecture object": {"architecture": LaMOArchitecture(mlp_ratio=3.0)},
+    "activation": {"scan__activation": "silu"},
+    "part": {"patches": Patches(conv_channels=4)},
+    "other kind of part": {"scan": Hydra()},
     "geometry": {"geometry": "points"},
     "grid": {"grid": (8, 8)},
 }
 FREE = {
     "epochs and rate": {"max_iter": 1, "learning_rate_init": 1e-4, "batch_size": 2, "max_time": 60.0},
     "stopping": {"early_stopping": True, "training__n_iter_no_change": 2, "training__validation_fraction": 0.4},
-    "training": {"training__weight_decay": 0.0, "training__ema_decay": None, "training__tol": 0.1},
+    "training": {"weight_decay": 0.0, "training__ema_decay": None, "training__tol": 0.1},
     "loss": {"loss": "mse"},
     "rest": {"random_state": 7, "verbose": False, "device": "cpu", "refinement": "native", "symmetries": ["flip_x"]},
-    "defaults written out": {"architecture": LaMOArchitecture(), "scaling": ScalingOptions()},
-    "same values in other kinds": {"architecture__decay_range": [0.05, 1.0], "width": np.int64(8)},
+    "defaults written out": {"patches": Patches(), "scan": GridSSD(), "scaling": ScalingOptions()},
+    "same values in other kinds": {"scan__decay_range": [0.05, 1.0], "width": np.int64(8)},
     "options of training": {"training": TrainingOptions(beta_2=0.9)},
 }
 
@@ -82,26 +83,26 @@ def test_parameters_of_the_training_may_change(name):
 
 
 def test_parameters_without_effect_on_the_geometry_may_change():
-    model = fitted().set_params(n_latents=8)
-    with pytest.warns(skop.exceptions.SkopWarning, match="n_latents"):
+    model = fitted().set_params(latents__n_tokens=8)
+    with pytest.warns(skop.exceptions.SkopWarning, match="latents"):
         assert model.fit(X, Y).n_iter_ == 4
     points = LaMORegressor(**SIZES, warm_start=True).fit(POINTS, POINTS[1])
-    with pytest.raises(ValueError, match="n_latents from 32 to 8"):
-        points.set_params(n_latents=8).fit(POINTS, POINTS[1])
+    with pytest.raises(ValueError, match="latents__n_tokens from 32 to 8"):
+        points.set_params(latents__n_tokens=8).fit(POINTS, POINTS[1])
 
 
 def test_values_changed_in_place_are_noticed():
     held = [0.05, 1.0]
-    model = fitted(architecture__decay_range=held)
+    model = fitted(scan__decay_range=held)
     held[0] = 0.5
-    with pytest.raises(ValueError, match=r"architecture__decay_range from \[0.05, 1.0\] to \[0.5, 1.0\]"):
+    with pytest.raises(ValueError, match=r"scan__decay_range from \[0.05, 1.0\] to \[0.5, 1.0\]"):
         model.fit(X, Y)
 
 
 def test_the_other_operator():
     model = GeoMaNORegressor(width=8, depth=1, max_iter=1, warm_start=True, random_state=0).fit(X, Y)
-    with pytest.raises(ValueError, match="correction from 'learnable' to None"):
-        model.set_params(correction=None).fit(X, Y)
+    with pytest.raises(ValueError, match="mixer__correction from 'learnable' to None"):
+        model.set_params(mixer__correction=None).fit(X, Y)
 
 
 def test_data_of_another_kind_are_named():
@@ -132,7 +133,7 @@ def test_a_file_is_not_written_for_parameters_that_are_not_those_of_the_fit(name
 
 
 # ---------------------------------------------------------------- the training goes on
-LINEAR = {"width": 8, "depth": 1, "d_state": 4, "random_state": 0, "batch_size": 6}
+LINEAR = {"width": 8, "depth": 1, "random_state": 0, "batch_size": 6}
 
 
 def continued(model, epochs):

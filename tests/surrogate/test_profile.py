@@ -136,7 +136,7 @@ def files(folder, **odd):
 
 def mesh_model():
     names = {"input_fields": ["load"], "target_fields": ["mises"]}
-    return LaMORegressor(width=8, depth=1, n_latents=4, max_iter=1, random_state=0, **names)
+    return LaMORegressor(width=8, depth=1, max_iter=1, random_state=0, **names)
 
 
 def test_odd_meshes_are_named_by_their_file(tmp_path):
