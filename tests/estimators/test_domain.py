@@ -78,6 +78,7 @@ SILENT = {
     "rounded": on(POINTS.astype(np.float32)),
     "each sample with a copy": on(np.stack([POINTS] * 3)),
     "nearly the same": on(POINTS + 1e-3 * RANDOM.random(POINTS.shape)),
+    "off the lines by 4 % of a spacing": on(POINTS + 8e-3 * RANDOM.random(POINTS.shape)),
     "finer": on(unit_grid((11, 9)), (11, 9)),
     "an array": RANDOM.standard_normal((3, *GRID, 1)),
 }

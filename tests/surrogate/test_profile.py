@@ -428,3 +428,8 @@ def test_five_samples_are_enough_for_a_problem_and_ten_for_what_is_unusual():
     assert far_numbers(numbers, "notice").tolist() == [9]
     assert not len(far_numbers(numbers[-9:], "notice"))
     assert odd_sizes(np.array([1.0, 2.0, 1000.0, 0.0, 1.5, 1.2])).tolist() == [2]
+    # Half of these numbers lie within 0.5 of each other.
+    even = np.linspace(0, 1, 101)
+    for level, ratio in (("notice", 6), ("problem", 100)):
+        assert far_numbers(np.append(even, 0.5 + 0.52 * ratio), level).tolist() == [101]
+        assert not len(far_numbers(np.append(even, 0.5 - 0.48 * ratio), level))
