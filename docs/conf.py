@@ -94,7 +94,6 @@ PACKAGES = {
     "skop.ops": "Differentiable scans with fused kernels, and rational functions that are orthonormal on the circle.",
     "skop.modules": "Building blocks of networks, as `torch.nn.Module`.",
     "skop.networks": "The operators as plain networks.",
-    "skop.parts": "Parts of the operators, which are parameters themselves: patches, latent tokens, mixers, hosts.",
     "skop.surrogate": "A fitted operator without its estimator.",
     "skop.training": "The training loop.",
     "skop.testing": "Checks for estimators of fields, for skop's own and for those of others.",
