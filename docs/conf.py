@@ -84,7 +84,6 @@ sphinx_gallery_conf = {
 #: Public packages, in the order of the reference, and what each is for.
 PACKAGES = {
     "skop": "Estimators, the container of fields, and loading of model files.",
-    "skop.parts": "Parts of the operators, which are parameters: patches, latent tokens, mixers and hosts.",
     "skop.data": "The container of fields and the reading of grids, point sets and meshes.",
     "skop.datasets": "Generators (`make_*`) and readers of published files (`load_*`).",
     "skop.metrics": "Errors and scores on arrays, and scorers for searches.",
@@ -94,6 +93,7 @@ PACKAGES = {
     "skop.ops": "Differentiable scans with fused kernels, and rational functions that are orthonormal on the circle.",
     "skop.modules": "Building blocks of networks, as `torch.nn.Module`.",
     "skop.networks": "The operators as plain networks.",
+    "skop.parts": "Parts of the operators, which are parameters themselves: patches, latent tokens, mixers, hosts.",
     "skop.surrogate": "A fitted operator without its estimator.",
     "skop.training": "The training loop.",
     "skop.testing": "Checks for estimators of fields, for skop's own and for those of others.",
