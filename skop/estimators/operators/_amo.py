@@ -124,7 +124,7 @@ class AMORegressor(OperatorRegressor):
         latents, mixer = self._options("latents"), self._options("mixer")
         if isinstance(mixer, LiteralExpansions):
             if geometry != "grid" and getattr(latents, "aggregation", "last") != "last":
-                self._warn_of_idle("latents__aggregation", {"mixer": ("TakenakaMalmquist(...)",)})
+                self._warn_of_idle("latents__aggregation", {"mixer": (TakenakaMalmquist,)})
             return
         if geometry == "grid" and self.mixer is not None and mixer.n_poles != TakenakaMalmquist().n_poles:
             n_tokens = prod(self._options("patches").token_grid(spec.grid_shape or ()))

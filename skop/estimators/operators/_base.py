@@ -392,7 +392,7 @@ class OperatorRegressor(HasParts, CallbackSupportMixin, MeasuresCost, FieldRegre
         """Warn that a parameter has no effect with the values of others, and name the values with which it has."""
         values = self.get_params()
         chosen = " and ".join(f"{other}={values[other]!r}" for other in unmet)
-        needed = " and ".join(f"{other}={' or '.join(map(repr, able))}" for other, able in unmet.items())
+        needed = " and ".join(f"{other}={' or '.join(map(_in_code, able))}" for other, able in unmet.items())
         warn(f"{name}={values[name]!r} has no effect with {chosen}; it acts with {needed}.", SkopWarning)
 
     def _network_parameters(self) -> dict[str, Any]:
@@ -810,6 +810,11 @@ class OperatorRegressor(HasParts, CallbackSupportMixin, MeasuresCost, FieldRegre
             inputs, _ = self._read_inputs(X, params)
             self._warn_if_outside(inputs)
             return gradient(self.surrogate_, inputs, output)
+
+
+def _in_code(value: Any) -> str:
+    """A value, or any part of a class, as code has it."""
+    return f"{value.__name__}(...)" if isinstance(value, type) else repr(value)
 
 
 # ---------------------------------------------------------------------- what a file must hold

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from numbers import Real
 
-from skop._parameters import Whole, param
+from skop._parameters import Whole, are_equal, param
 from skop._sklearn_compat import Interval
 from skop.data import DataSpec
 from skop.estimators.operators._base import OperatorRegressor
 from skop.estimators.operators._tokens import check_centres
 from skop.estimators.operators.presets import lamo
+from skop.exceptions import SkopWarning, warn
 from skop.networks import LaMOPatchNetwork, LaMOPointNetwork, OperatorNetwork
-from skop.parts import GridSSD, Hydra, LatentTokens, Mixer, Patches
+from skop.parts import GridSSD, Hydra, LatentTokens, Mamba, Mixer, Patches
 
 __all__ = ["LaMORegressor"]
 
@@ -111,6 +112,13 @@ class LaMORegressor(OperatorRegressor):
         "latents": _POINTS,
         "mixer": _POINTS,
     }
+
+    def _check_options(self, spec: DataSpec, geometry: str) -> None:
+        """Warn of parameters that have no effect."""
+        super()._check_options(spec, geometry)
+        name = "scan" if geometry == "grid" else "mixer"
+        if not are_equal(getattr(self._options(name), "ratio", Mamba.ratio), Mamba.ratio):
+            warn(f"{name}__ratio has no effect in LaMO, which has one stream of tokens; leave it out.", SkopWarning)
 
     def _build_network(self, spec: DataSpec, geometry: str) -> OperatorNetwork:
         """Build the patch network or the point network for the data."""

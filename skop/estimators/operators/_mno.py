@@ -221,13 +221,17 @@ class MNORegressor(OperatorRegressor):
         super()._check_options(spec, geometry)
         host, mixer = self._options("host"), self._options("mixer")
         if isinstance(mixer, Mamba) and mixer.ratio != Mamba().ratio and isinstance(host, GalerkinTransformer):
-            self._warn_of_idle("mixer__ratio", {"host": ("GNOT(...)", "OFormer(...)")})
+            self._warn_of_idle("mixer__ratio", {"host": (GNOT, OFormer)})
         if isinstance(host, OFormer) and host.n_steps is None:
-            for name in self._changed(("host__propagator_width", "host__propagator_depth")):
-                self._warn_of_idle(name, {"host__n_steps": ("a number",)})
+            for name, value in self._changed(("host__propagator_width", "host__propagator_depth")).items():
+                warn(f"{name}={value!r} has no effect with host__n_steps=None; set a number of steps.", SkopWarning)
         if isinstance(host, GalerkinTransformer) and host.decoder == "auto" and geometry == "points":
-            for name in self._changed(("host__n_modes",)):
-                self._warn_of_idle(name, {"geometry": ("grid", "structured")})
+            for name, value in self._changed(("host__n_modes",)).items():
+                warn(
+                    f"{name}={value!r} has no effect on points read as geometry 'points'; it acts on 'grid' or "
+                    "'structured'.",
+                    SkopWarning,
+                )
         if isinstance(host, GNOT) and host.branches != "joint" and not spec.n_params:
             several = host.branches == "channels"
             if not (several and spec.n_fields > 1):
