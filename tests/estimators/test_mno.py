@@ -201,7 +201,7 @@ def test_warnings_say_with_what_a_parameter_acts():
          "it acts with host__decoder='auto' or 'spectral'"),
         (small("galerkin", geometry="points", host__n_modes=2),
          "host__n_modes=2 has no effect on points read as geometry 'points'; it acts on 'grid' or 'structured'"),
-        (small("oformer", host__propagator_depth=2), "it acts with host__n_steps"),
+        (small("oformer", host__propagator_depth=2), "has no effect with host__n_steps=None; set a number of steps"),
         (small("oformer", "softmax", mixer__rotary_scales=2.0), "it acts with mixer__kind='linear' or 'galerkin'"),
         (small(host__branches="parts"), "it acts with global parameters in X"),
         (small(host__branches="channels"), "it acts with global parameters or several fields in X"),
