@@ -26,7 +26,11 @@ FORMS: tuple[Form, ...] = (FIELDSET, FILES, MESHES, TABLE, TUPLE, PAIRS, LIST, G
 
 def form_of(given: Any) -> Form:
     """Return the form of an argument, X or y."""
-    return next(form for form in FORMS if form.matches(as_list(given)))
+    given = as_list(given)
+    for form in FORMS:
+        if form.matches(given):
+            return form
+    raise AssertionError("the last form matches everything")
 
 
 def form_named(name: str) -> Form:
