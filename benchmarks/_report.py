@@ -18,7 +18,7 @@ import torch
 import skop.estimators
 from skop._typing import PathOrStr
 from skop._version import __version__
-from skop.estimators.fitting._session import AUTOMATIC_LOSSES
+from skop.estimators.fitting._objective import AUTOMATIC_LOSSES
 
 __all__ = ["Report", "defaults_of", "mean_and_spread", "mean_change", "read_report"]
 
