@@ -19,7 +19,7 @@ import skop.estimators
 from skop._typing import PathOrStr
 from skop._version import __version__
 from skop.estimators.files._old_parameters import renamed
-from skop.estimators.fitting._session import AUTOMATIC_LOSSES
+from skop.estimators.fitting._objective import AUTOMATIC_LOSSES
 from skop.networks import AMOPatchNetwork, GeoMaNONetwork, LaMOPatchNetwork, PatchNetwork
 
 __all__ = ["Report", "defaults_of", "mean_and_spread", "mean_change", "read_report"]

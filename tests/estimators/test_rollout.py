@@ -11,8 +11,8 @@ from sklearn.model_selection import GridSearchCV
 
 from skop import EnsembleRegressor, FieldSet, LaMORegressor, PODRegressor, RolloutRegressor
 from skop.data import unit_grid
-from skop.estimators.fitting import _session
-from skop.estimators.fitting._session import objective_of
+from skop.estimators.fitting import _objective
+from skop.estimators.fitting._objective import objective_of
 from skop.estimators.temporal._rollout import _one_steps
 from skop.exceptions import FieldDataError
 from skop.metrics import neg_relative_l2_scorer, relative_l2_error
@@ -147,13 +147,13 @@ def test_batch_gradient_is_the_sum_over_the_steps(fields):
 
 def test_steps_that_are_fed_back_are_trained_on_values_alone(fields, monkeypatch):
     X, y = fields
-    made, original = [], _session.Objective
+    made, original = [], _objective.Objective
 
     def noted(name, *given, **options):
         made.append(name)
         return original(name, *given, **options)
 
-    monkeypatch.setattr(_session, "Objective", noted)
+    monkeypatch.setattr(_objective, "Objective", noted)
     for loss, frames in (("auto", y), ("auto", y[..., :1]), ("sobolev", y)):
         RolloutRegressor(network(max_iter=1, loss=loss), window=3).fit(X, frames)
     assert made == ["relative_l2", "sobolev", "sobolev"]

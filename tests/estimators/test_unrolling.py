@@ -6,7 +6,7 @@ import torch
 
 from skop import FieldSet, LaMORegressor
 from skop.data import Targets, unit_grid
-from skop.estimators.fitting._session import objective_of
+from skop.estimators.fitting._objective import objective_of
 from skop.estimators.temporal._rollout import _one_steps
 from skop.estimators.temporal._unrolling import StepForward
 from skop.networks import Outputs

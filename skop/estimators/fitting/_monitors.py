@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from skop._typing import FloatArray, IntArray
+from skop._typing import IntArray
 from skop.data import FieldLoader
 from skop.estimators.classical._common_grid import warn_of_resampling
 from skop.estimators.fitting._comparison import Review
@@ -18,10 +18,8 @@ from skop.training import Monitor, Trainer
 if TYPE_CHECKING:
     from skop.estimators.fitting._session import FitSession
 
-__all__ = ["HELD_OUT", "BaseMonitor", "Errors", "OverfittingMonitor"]
+__all__ = ["HELD_OUT", "BaseMonitor", "OverfittingMonitor"]
 
-#: Errors of samples, of fields and of scalars, (n,).
-Errors = tuple[FloatArray | None, FloatArray | None]
 #: Look for overfitting after these parts of the training.
 _LOOKS = (1 / 16, 1 / 8, 1 / 4, 1 / 2)
 #: Fewest and most samples that are held out to choose the share of the network over a base.

@@ -1,4 +1,4 @@
-"""The training objective: the loss of a batch, in physical units or on scaled targets."""
+"""The training objective, which is the loss of a batch, and the errors by which a training is judged."""
 
 from __future__ import annotations
 
@@ -9,11 +9,22 @@ import numpy as np
 import torch
 from torch.nn.utils.rnn import pad_sequence
 
-from skop.data import Batch, FieldScaler, Scalers
+from skop._typing import FloatArray, IntArray
+from skop.data import Batch, FieldLoader, FieldScaler, Predictions, Scalers, Targets, iterate_rows
 from skop.losses import TrainingLoss, get_loss
+from skop.metrics._flat import norms_of_fields, relative_errors, relative_errors_of_scalars, sizes_of_channels
 from skop.networks import Outputs
+from skop.training import DIRECT_TRAINING, TrainingPlan
 
-__all__ = ["Objective"]
+__all__ = ["AUTOMATIC_LOSSES", "Errors", "Objective", "SampleErrors", "loss_name", "objective_of", "validation_error"]
+
+#: Meaning of ``loss="auto"`` for fields, and for scalars alone.
+AUTOMATIC_LOSSES = ("sobolev", "mse")
+#: The same for the steps of a rollout: slopes lower the error of one step, and raise that of ten.
+_LOSS_OF_STEPS = "relative_l2"
+
+#: Errors of samples, of fields and of scalars, (n,).
+Errors = tuple[FloatArray | None, FloatArray | None]
 
 
 class Objective:
@@ -144,3 +155,64 @@ def _padded(
     counts = torch.tensor(sizes, device=prediction.device)
     mask = torch.arange(prediction.shape[1], device=prediction.device) < counts[:, None]
     return prediction, target, mask
+
+
+def loss_name(model: Any, plan: TrainingPlan) -> Any:
+    """Return the loss of an operator; for ``"auto"`` the name of that for fields, steps of a rollout, or scalars."""
+    if model.loss != "auto":
+        return model.loss
+    fields, scalars = AUTOMATIC_LOSSES
+    if not model.spec_.n_outputs:
+        return scalars
+    return _LOSS_OF_STEPS if plan.feeds_back else fields
+
+
+def objective_of(model: Any, spacing: tuple[float, ...] | None, plan: TrainingPlan = DIRECT_TRAINING) -> Objective:
+    """Build the training objective from the parameters of an operator."""
+    training = model._options("training")
+    return Objective(
+        loss_name(model, plan),
+        training.loss_reduction,
+        model.scalers_,
+        spacing=spacing,
+        scalar_weight=training.scalar_weight,
+        balanced=model.loss == "auto" and model.spec_.n_outputs > 1,
+    )
+
+
+class SampleErrors:
+    """Relative errors of the present weights on some samples, for fields and scalars."""
+
+    def __init__(self, model: Any, targets: Targets, loader: FieldLoader) -> None:
+        self.model, self.targets, self.loader = model, targets, loader
+        field = targets.field
+        pieces = [] if field is None else (values.reshape(-1, field.n_channels) for _, values in iterate_rows(field))
+        self.sizes = None if field is None else sizes_of_channels(pieces)
+
+    def __call__(self) -> Errors:
+        """Compute them."""
+        norms, scalars, field = [], [], self.targets.field
+
+        def compare(indices: IntArray, found: Predictions) -> None:
+            """Compare the predictions of some samples with the truth."""
+            if found.fields is not None and field is not None:
+                part, n_channels = field[indices], field.n_channels
+                true, predicted = (np.asarray(held).reshape(-1, n_channels) for held in (part.values, found.fields))
+                norms.append(norms_of_fields(true, predicted, part.n_points, self.sizes))
+            if found.scalars is not None:
+                scalars.append(found.scalars)
+
+        # Without averaging over symmetries, which would multiply the time of every validation.
+        self.model.surrogate_.pass_predictions(self.loader, compare)
+        of_scalars = None
+        if scalars and self.targets.scalars is not None:
+            of_scalars = relative_errors_of_scalars(self.targets.scalars, np.concatenate(scalars))
+        return relative_errors(norms) if norms else None, of_scalars
+
+
+def validation_error(errors: Callable[[], Errors]) -> float:
+    """Validation error of the present weights, which is 1 - `score`, from the errors of the samples."""
+    fields, scalars = errors()
+    means = [] if fields is None else [np.mean(fields)]
+    means += [] if scalars is None else [np.sqrt(np.mean(scalars**2))]
+    return float(np.mean(means))

@@ -9,6 +9,7 @@ import copy
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,13 +22,11 @@ from skop.data import (
     FieldSet,
     GridResampler,
     PointSymmetries,
-    Predictions,
     Scalers,
     Targets,
     TrainingData,
     check_positive,
     grid_spacing,
-    iterate_rows,
     query_points,
 )
 from skop.estimators._weights import check_weight
@@ -37,12 +36,11 @@ from skop.estimators.fitting._base_model import remainder_sizes, standardized
 from skop.estimators.fitting._callbacks import EpochCallbacks
 from skop.estimators.fitting._checkpoint import FitCheckpoints
 from skop.estimators.fitting._cost import cheaper_settings
-from skop.estimators.fitting._monitors import HELD_OUT, BaseMonitor, Errors, OverfittingMonitor
-from skop.estimators.fitting._objective import Objective
+from skop.estimators.fitting._monitors import HELD_OUT, BaseMonitor, OverfittingMonitor
+from skop.estimators.fitting._objective import Errors, SampleErrors, loss_name, objective_of, validation_error
 from skop.estimators.fitting._session_base import SessionBase
 from skop.exceptions import FieldDataError, SkopWarning, TrainingDivergedError, warn
 from skop.losses import SobolevLoss
-from skop.metrics._flat import norms_of_fields, relative_errors, relative_errors_of_scalars, sizes_of_channels
 from skop.ops import record_backends
 from skop.surrogate._correction import CorrectionNetwork
 from skop.surrogate._domain import Domain
@@ -68,12 +66,8 @@ from skop.training import (
 )
 from skop.training._runtime import isolated_randomness, pick_device, pick_dtype, thread_limit
 
-__all__ = ["AUTOMATIC_LOSSES", "FitSession", "check_logarithms", "objective_of", "trainer_config"]
+__all__ = ["FitSession", "check_logarithms", "trainer_config"]
 
-#: Meaning of ``loss="auto"`` for fields, and for scalars alone.
-AUTOMATIC_LOSSES = ("sobolev", "mse")
-#: The same for the steps of a rollout: slopes lower the error of one step, and raise that of ten.
-_LOSS_OF_STEPS = "relative_l2"
 #: Number of points, and least and largest number of samples, of a mini-batch for ``batch_size="auto"``. On point sets
 #: most layers act on single points, so small batches already give gradients of low variance and allow more steps.
 _BATCHES = {"grid": (2**13, 8, 16), "structured": (2**12, 1, 8), "points": (2**12, 1, 8)}
@@ -339,28 +333,9 @@ class FitSession:
     def _prepare(self, train: IntArray) -> None:
         """Set spec, scalers, device, base and network, or keep those of an earlier fit when starting warm."""
         model, data, weight = self.estimator, self.data, self.weight
-        network_spec = data.spec.network_spec
+        network_spec, scaling = data.spec.network_spec, model._options("scaling")
         geometry = model._choose_geometry(network_spec)
-        model._check_options(network_spec, geometry)
-        model._check_mesh_parameters(data.spec)
-        scaling = model._options("scaling")
-        per_point = "point" in (scaling.inputs, scaling.targets)
-        if self.drawn is not None and not model._draws_points:
-            raise ValueError(
-                f"training__subsample_points={self.drawn} is for operators with latent tokens (LaMO, AMO, Transolver), "
-                f"and {type(model).__name__} reads all points of a sample; set it to None."
-            )
-        if self.drawn is not None and (geometry != "points" or per_point):
-            raise FieldDataError(
-                f"training__subsample_points={self.drawn} needs points that are read as geometry 'points' and scaling "
-                f"of whole channels; this fit reads geometry {geometry!r} and scales inputs by {scaling.inputs!r}, "
-                f"targets by {scaling.targets!r}. Set it to None, or geometry='points'."
-            )
-        if model._continues and data.spec != model.spec_:
-            raise FieldDataError(
-                f"warm_start goes on with data of the same kind, but {model.spec_.differences(data.spec)}. Set "
-                "warm_start=False to fit anew."
-            )
+        self._check_parameters(geometry)
         model.device_ = pick_device(model.device)
         if model._continues:
             self._continue(train, geometry)
@@ -402,6 +377,30 @@ class FitSession:
         self._store_target_points(self._of_used(data.targets))
         if moving is not None:
             model.domain_ = model.domain_.moved_by(moving, used_points)
+
+    def _check_parameters(self, geometry: str) -> None:
+        """Raise an error if parameters do not suit the samples, or a continued fit goes on with other ones."""
+        model, data = self.estimator, self.data
+        model._check_options(data.spec.network_spec, geometry)
+        model._check_mesh_parameters(data.spec)
+        scaling = model._options("scaling")
+        per_point = "point" in (scaling.inputs, scaling.targets)
+        if self.drawn is not None and not model._draws_points:
+            raise ValueError(
+                f"training__subsample_points={self.drawn} is for operators with latent tokens (LaMO, AMO, Transolver), "
+                f"and {type(model).__name__} reads all points of a sample; set it to None."
+            )
+        if self.drawn is not None and (geometry != "points" or per_point):
+            raise FieldDataError(
+                f"training__subsample_points={self.drawn} needs points that are read as geometry 'points' and scaling "
+                f"of whole channels; this fit reads geometry {geometry!r} and scales inputs by {scaling.inputs!r}, "
+                f"targets by {scaling.targets!r}. Set it to None, or geometry='points'."
+            )
+        if model._continues and data.spec != model.spec_:
+            raise FieldDataError(
+                f"warm_start goes on with data of the same kind, but {model.spec_.differences(data.spec)}. Set "
+                "warm_start=False to fit anew."
+            )
 
     def _continue(self, train: IntArray, geometry: str) -> None:
         """Keep network and scalers of the last fit."""
@@ -536,45 +535,11 @@ class FitSession:
 
     def _validation_of(self, valid: IntArray) -> Callable[[], float]:
         """Return a function that computes the current validation error, which is 1 - `score`."""
-        errors = self.errors_of(valid)
-
-        def error() -> float:
-            """Validation error of the current weights."""
-            fields, scalars = errors()
-            means = [] if fields is None else [np.mean(fields)]
-            means += [] if scalars is None else [np.sqrt(np.mean(scalars**2))]
-            return float(np.mean(means))
-
-        return error
+        return partial(validation_error, self.errors_of(valid))
 
     def errors_of(self, rows: IntArray) -> Callable[[], Errors]:
         """Return a function that computes the current relative error of each sample, for fields and scalars, (n,)."""
-        targets, loader = self.data.targets[rows], self.held_loader(rows)
-        field = targets.field
-        pieces = [] if field is None else (values.reshape(-1, field.n_channels) for _, values in iterate_rows(field))
-        sizes = None if field is None else sizes_of_channels(pieces)
-
-        def errors() -> Errors:
-            """Errors of the current weights."""
-            norms, scalars = [], []
-
-            def compare(indices: IntArray, found: Predictions) -> None:
-                """Compare the predictions of some samples with the truth."""
-                if found.fields is not None and field is not None:
-                    part, n_channels = field[indices], field.n_channels
-                    true, predicted = (np.asarray(held).reshape(-1, n_channels) for held in (part.values, found.fields))
-                    norms.append(norms_of_fields(true, predicted, part.n_points, sizes))
-                if found.scalars is not None:
-                    scalars.append(found.scalars)
-
-            # Without averaging over symmetries, which would multiply the time of every validation.
-            self.estimator.surrogate_.pass_predictions(loader, compare)
-            of_scalars = None
-            if scalars and targets.scalars is not None:
-                of_scalars = relative_errors_of_scalars(targets.scalars, np.concatenate(scalars))
-            return relative_errors(norms) if norms else None, of_scalars
-
-        return errors
+        return SampleErrors(self.estimator, self.data.targets[rows], self.held_loader(rows))
 
     # ------------------------------------------------------------------ results
     def _record(self, history: History) -> None:
@@ -636,29 +601,6 @@ def trainer_config(model: Any, points: FieldSet, plan: TrainingPlan) -> TrainerC
         group_size=plan.group_size,
         grouping=plan.grouping,
         keep_end=model.warm_start,
-    )
-
-
-def loss_name(model: Any, plan: TrainingPlan) -> Any:
-    """Return the loss of an operator; for ``"auto"`` the name of that for fields, steps of a rollout, or scalars."""
-    if model.loss != "auto":
-        return model.loss
-    fields, scalars = AUTOMATIC_LOSSES
-    if not model.spec_.n_outputs:
-        return scalars
-    return _LOSS_OF_STEPS if plan.feeds_back else fields
-
-
-def objective_of(model: Any, spacing: tuple[float, ...] | None, plan: TrainingPlan = DIRECT_TRAINING) -> Objective:
-    """Build the training objective from the parameters of an operator."""
-    training = model._options("training")
-    return Objective(
-        loss_name(model, plan),
-        training.loss_reduction,
-        model.scalers_,
-        spacing=spacing,
-        scalar_weight=training.scalar_weight,
-        balanced=model.loss == "auto" and model.spec_.n_outputs > 1,
     )
 
 
