@@ -20,7 +20,8 @@ from benchmarks._function_maps import make_map
 from benchmarks._models import OPERATORS, add_mno_options, estimator_names, make_operator, operator_name
 from benchmarks._report import Report
 from skop.datasets import make_cantilever, make_darcy, make_elasticity
-from skop.estimators import CostEstimate, TrainingOptions
+from skop.estimators import CostEstimate
+from skop.training import TrainingOptions
 
 __all__ = ["add_command"]
 

@@ -27,8 +27,8 @@ from benchmarks._report import Report, mean_and_spread
 from skop._typing import FloatArray
 from skop.data import FieldSet, interpolate_fields, unit_grid
 from skop.datasets import make_elasticity
-from skop.estimators import TrainingOptions
 from skop.metrics import relative_l2_error
+from skop.training import TrainingOptions
 
 __all__ = ["add_command"]
 

@@ -31,13 +31,12 @@ from skop.estimators import (
     MNORegressor,
     RolloutRegressor,
     TimeConditionedRegressor,
-    TrainingOptions,
     TransolverRegressor,
     UNetRegressor,
 )
 from skop.estimators.fitting._checkpoint import FitCheckpoints
 from skop.exceptions import SkopError
-from skop.training import fingerprint
+from skop.training import TrainingOptions, fingerprint
 
 __all__ = ["FITS", "add_command", "result_of"]
 

@@ -2,7 +2,7 @@
 
 import skop._openmp  # noqa: F401 - before anything that imports torch
 from skop.estimators._law import LawRegressor
-from skop.estimators._options import SymmetryOptions, TrainingOptions
+from skop.estimators._options import SymmetryOptions
 from skop.estimators._parts import predict_in_parts
 from skop.estimators.classical._baselines import PODRegressor
 from skop.estimators.classical._mean_field import MeanFieldRegressor
@@ -24,6 +24,7 @@ from skop.estimators.uncertainty._conformal import ConformalRegressor
 from skop.estimators.uncertainty._ensemble import EnsembleRegressor
 from skop.estimators.uncertainty._suggest import suggest
 from skop.surrogate._novelty import Novelty
+from skop.training import TrainingOptions
 
 __all__ = [
     "AMORegressor",

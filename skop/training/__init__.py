@@ -19,6 +19,7 @@ from skop.training._optimizer import OPTIMIZERS as OPTIMIZERS
 from skop.training._optimizer import Muon
 from skop.training._optimizer import make_optimizer as make_optimizer
 from skop.training._optimizer import orthogonalized as orthogonalized
+from skop.training._options import TrainingOptions
 from skop.training._order import epoch_rounds as epoch_rounds
 from skop.training._parts import split_batch as split_batch
 from skop.training._plan import DIRECT_TRAINING as DIRECT_TRAINING
@@ -40,6 +41,7 @@ __all__ = [
     "Muon",
     "Trainer",
     "TrainerConfig",
+    "TrainingOptions",
     "Validation",
     "schedule_at",
 ]

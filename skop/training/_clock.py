@@ -67,12 +67,13 @@ class TrainingClock:
         options, place = self.options, self._place()
         total = self.earlier.epochs * self.epoch_steps + self.total_steps
         step = place * total
-        if options.schedule_interval == "epoch":
+        if options.training.schedule_interval == "epoch":
             # The place is a quotient of integers, so a value that is below a whole epoch by a rounding error has
             # reached it.
             total = self.earlier.epochs + options.max_iter
             step = math.floor(place * total + 1e-6)
-        now = schedule_at(options.schedule, step, total, options.warmup_fraction, options.one_cycle)
+        training = options.training
+        now = schedule_at(training.schedule, step, total, training.warmup_fraction, training.one_cycle)
         for group in self.state.optimizer.param_groups:
             group["lr"] = options.learning_rate * now.rate * self.rate_factor
             if now.momentum is not None:

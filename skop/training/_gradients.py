@@ -86,7 +86,8 @@ class Gradients:
 
     def outputs_of(self, batch: Batch) -> Any:
         """Outputs of the network on a batch, in float32 or float64."""
-        autocast = self.options.autocast
+        name = self.options.training.autocast
+        autocast = None if name is None else getattr(torch, name)
         with torch.autocast(batch.coords.device.type, dtype=autocast, enabled=autocast is not None):
             outputs = self.forward(self.network, batch)
         return outputs if autocast is None else _mapped(_widened, outputs)

@@ -34,19 +34,20 @@ class TrainingState:
     """Weights, buffers, moments and weight average of a training: their update, and copies of them to go back to."""
 
     def __init__(self, network: nn.Module, options: TrainerConfig) -> None:
-        self.network, self.max_grad_norm = network, options.max_grad_norm
+        training = options.training
+        self.network, self.max_grad_norm = network, training.max_grad_norm
         # Walking through the modules of a network takes as long as a small layer.
         self.weights: list[torch.Tensor] = list(network.parameters())
         self.has_buffers = any(True for _ in network.buffers())
         self.optimizer = make_optimizer(
             network,
-            options.optimizer,
+            training.optimizer,
             learning_rate=options.learning_rate,
             weight_decay=options.weight_decay,
-            decay_bias_and_norm=options.decay_bias_and_norm,
-            beta_2=options.beta_2,
+            decay_bias_and_norm=training.decay_bias_and_norm,
+            beta_2=training.beta_2,
         )
-        self.average = None if options.ema_decay is None else WeightAverage(network, options.ema_decay)
+        self.average = None if training.ema_decay is None else WeightAverage(network, training.ema_decay)
         #: Number of rounds of batches so far, which is the place in the schedule.
         self.step = 0
         self.best: dict[str, Any] | None = None

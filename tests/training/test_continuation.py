@@ -5,9 +5,10 @@ import pytest
 import torch
 
 from skop.exceptions import SkopWarning
-from skop.training import EarlierTraining, Trainer, TrainerConfig, fingerprint
+from skop.training import EarlierTraining, Trainer, fingerprint
 
 from .test_loop import Loader, PointwiseLinear, monitors_of, rates_of, squared, weights_of
+from .trainers import configured
 
 SCHEDULES = {
     "cosine": {"schedule": "cosine", "warmup_fraction": 0.1},
@@ -20,7 +21,7 @@ SCHEDULES = {
 def trainer_for(network, epochs, rng, earlier=None, loss=squared, **options):
     hooks = {"forward": options.pop("forward", None), "monitors": monitors_of(options)}
     chosen = {"batch_size": 4, "learning_rate": 0.05, "keep_end": True, **options}
-    config = TrainerConfig(max_iter=epochs, **chosen)
+    config = configured(max_iter=epochs, **chosen)
     return Trainer(network, loss, config, rng, earlier=earlier or EarlierTraining(), **hooks)
 
 

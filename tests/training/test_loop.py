@@ -18,7 +18,9 @@ from skop.modules import (
     LatentPooling,
     LearnedPositionalEncoding,
 )
-from skop.training import Monitor, Trainer, TrainerConfig, Validation, schedule_at
+from skop.training import Monitor, Trainer, Validation, schedule_at
+
+from .trainers import configured
 
 N_SAMPLES = 12
 
@@ -89,7 +91,7 @@ def make_trainer(loss=squared, seed=0, network=None, **options):
     chosen = {"max_iter": 5, "batch_size": 4, "learning_rate": 0.05, "schedule": "constant", "warmup_fraction": 0.0}
     network = PointwiseLinear() if network is None else network
     forward, monitors = options.pop("forward", None), monitors_of(options)
-    config, rng = TrainerConfig(**(chosen | options)), np.random.RandomState(seed)
+    config, rng = configured(**(chosen | options)), np.random.RandomState(seed)
     return Trainer(network, loss, config, rng, forward=forward, monitors=monitors)
 
 
@@ -221,7 +223,7 @@ def test_outputs_of_mixed_precision_reach_the_loss_widened():
         return squared(outputs[0], batch)
 
     network = PointwiseLinear(torch.float32)
-    options = {"max_iter": 1, "batch_size": 12, "autocast": torch.bfloat16, "forward": both}
+    options = {"max_iter": 1, "batch_size": 12, "autocast": "bfloat16", "forward": both}
     make_trainer(loss=spy, network=network, **options).run(Loader(torch.float32))
     assert kinds == [torch.float32, torch.float32]
 
@@ -330,7 +332,7 @@ def test_autocast_runs_the_network_in_bfloat16_and_the_loss_in_full_precision():
         seen.append(prediction.dtype)
         return squared(prediction, batch)
 
-    make_trainer(loss=loss, network=Spy(torch.float32), autocast=torch.bfloat16, max_iter=1).run(Loader(torch.float32))
+    make_trainer(loss=loss, network=Spy(torch.float32), autocast="bfloat16", max_iter=1).run(Loader(torch.float32))
     assert set(seen[::2]) == {torch.bfloat16}
     assert set(seen[1::2]) == {torch.float32}
 

@@ -6,8 +6,10 @@ import torch
 from torch import nn
 
 from skop.data import Batch
-from skop.training import Trainer, TrainerConfig, Validation, measure_epoch
+from skop.training import Trainer, Validation, measure_epoch
 from skop.training._timing import _SavedTensors, _spread
+
+from .trainers import configured
 
 SIZES = np.random.default_rng(0).integers(5, 400, size=61)
 
@@ -55,7 +57,7 @@ class Clock:
 
 def trainer_for(batch_size, network=None, **options):
     validate = options.pop("validate", None)
-    config = TrainerConfig(max_iter=5, batch_size=batch_size, learning_rate=0.1, **options)
+    config = configured(max_iter=5, batch_size=batch_size, learning_rate=0.1, **options)
     loss = lambda outputs, batch: ((outputs - batch.target) ** 2).mean()  # noqa: E731
     return Trainer(
         network or Network(2, 1),

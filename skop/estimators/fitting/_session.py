@@ -581,23 +581,13 @@ def trainer_config(model: Any, points: FieldSet, plan: TrainingPlan) -> TrainerC
         table = model.spec_.has_features
         batch_size = min(200, n_samples) if table else max(1, min(fields, n_samples // 8))
         batch_size = batch_size if table else model._largest_batch(batch_size, points)
-    training = type(training)(**training.values())
     return TrainerConfig(
         max_iter=int(model.max_iter),
         batch_size=int(batch_size),
         learning_rate=float(model.learning_rate_init),
-        optimizer=training.optimizer,
-        schedule=training.schedule,
-        schedule_interval=training.schedule_interval,
-        warmup_fraction=training.warmup_fraction,
-        one_cycle=tuple(training.one_cycle),
+        training=type(training)(**training.values()),
         weight_decay=float(model.weight_decay),
-        decay_bias_and_norm=training.decay_bias_and_norm,
-        beta_2=training.beta_2,
-        max_grad_norm=training.max_grad_norm,
         max_time=None if model.max_time is None else float(model.max_time),
-        ema_decay=training.ema_decay,
-        autocast=None if training.autocast is None else getattr(torch, training.autocast),
         group_size=plan.group_size,
         grouping=plan.grouping,
         keep_end=model.warm_start,

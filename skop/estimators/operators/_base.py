@@ -24,7 +24,7 @@ from skop._sklearn_compat import CallbackSupportMixin, HasMethods, Interval, Seq
 from skop._typing import FloatArray, IntArray, PathOrStr
 from skop.data import DataSpec, FieldSet, Predictions, ScalingOptions, TrainingData
 from skop.estimators._field import FieldRegressor, fitted_attributes, restored_on_failure
-from skop.estimators._options import SymmetryOptions, TrainingOptions
+from skop.estimators._options import SymmetryOptions
 from skop.estimators.files._file_checks import Held, checks
 from skop.estimators.fitting._base_model import BaseModel
 from skop.estimators.fitting._callbacks import EpochCallbacks
@@ -39,7 +39,7 @@ from skop.surrogate._building import refuse_too_large
 from skop.surrogate._correction import CorrectionNetwork
 from skop.surrogate._gradient import gradient
 from skop.surrogate._tokens import mean_tokens
-from skop.training import DIRECT_TRAINING, Group, History, TrainingPlan, join_group
+from skop.training import DIRECT_TRAINING, Group, History, TrainingOptions, TrainingPlan, join_group
 from skop.training._runtime import pick_dtype
 
 __all__ = ["OperatorRegressor"]

@@ -12,8 +12,8 @@ from dataclasses import replace
 from typing import Any
 
 from skop.data import ScalingOptions
-from skop.estimators._options import TrainingOptions
 from skop.parts import LatentAttention, TakenakaMalmquist
+from skop.training import TrainingOptions
 
 _UNSCALED = ScalingOptions(coords=None, inputs=None, params=None, targets=None)
 

@@ -14,8 +14,8 @@ from dataclasses import replace
 from typing import Any
 
 from skop.data import ScalingOptions
-from skop.estimators._options import TrainingOptions
 from skop.parts import GeometricScan, Patches
+from skop.training import TrainingOptions
 
 _SHARED: dict[str, Any] = {
     "depth": 8,

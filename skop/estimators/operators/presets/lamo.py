@@ -12,8 +12,8 @@ from dataclasses import replace
 from typing import Any
 
 from skop.data import ScalingOptions
-from skop.estimators._options import TrainingOptions
 from skop.parts import GridSSD, Hydra, LatentTokens, Mamba2, Patches
+from skop.training import TrainingOptions
 
 _SHARED = {"depth": 8, "dropout": 0.0, "max_iter": 500, "early_stopping": False, "weight_decay": 1e-5}
 

@@ -14,8 +14,8 @@ from dataclasses import replace
 from typing import Any
 
 from skop.data import ScalingOptions
-from skop.estimators._options import TrainingOptions
 from skop.parts import GNOT, Attention, GalerkinTransformer, Mamba, OFormer, RotaryAttention
+from skop.training import TrainingOptions
 
 _SCANS = Mamba(d_state=16, step_range=(1e-3, 0.1))
 
