@@ -21,7 +21,7 @@ import numpy as np
 from skop._typing import FloatArray, IntArray
 from skop.data import Extremes, TrainingData, boxes
 
-__all__ = ["Column", "Finding", "Profile", "in_order", "is_even_in_logarithms", "labels_of"]
+__all__ = ["Finding", "Profile", "far_numbers", "in_order", "is_even_in_logarithms", "labels_of", "odd_sizes"]
 
 #: Number of samples from which one is compared with the others, and from which ranges and unusual samples say
 #: something: with 5 to 9 samples, ranges of a design have false alarms in 11 to 19 % of predictions, not in 4 %.
