@@ -555,7 +555,7 @@ def test_words_go_to_the_user_and_not_to_other_tools(budget, capsys):
     assert capsys.readouterr().err == plan
     budget.now = 0.0
     clone(model).set_params(verbose=1).fit(TABLE, ONES)
-    assert capsys.readouterr().err == f"{plan}AutoRegressor: a 0.1; b 0.2\n"
+    assert capsys.readouterr().err == f"{plan}AutoRegressor: a 0.1; b 0.2; a is fitted on all samples.\n"
     GridSearchCV(model, {"cv": [2]}, cv=2).fit(TABLE, ONES)
     clone(model).set_params(verbose=False).fit(TABLE, ONES)
     assert capsys.readouterr().err == ""
