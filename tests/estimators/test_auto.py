@@ -391,9 +391,9 @@ def test_a_model_that_would_take_too_long_is_left_out_within_the_budget(budget):
     assert [rows[name]["status"] for name in ("linear", "slow", "quick")] == ["compared", "left out", "chosen"]
     assert "a fit to 100 of 800 samples took 1 min 40 s, so that one to all may take 14 h" in rows["slow"]["reason"]
     assert budget.now < 3000
-    # All folds count where no operator is compared: a fit takes 16 of 30 s.
+    # All folds count where no operator is compared: a fit may take more than 10 of 30 s.
     found = leaderboard(
-        X[:600], np.ones(600), max_time=30, candidates=[("quick", Known()), ("linear", Linear(0, seconds=0.04))]
+        X[:600], np.ones(600), max_time=30, candidates=[("quick", Known()), ("linear", Linear(0, seconds=0.02))]
     )
     assert list(found["status"]) == ["compared", "left out"]
     # Few samples are soon fitted.
