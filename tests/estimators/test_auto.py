@@ -391,9 +391,27 @@ def test_a_model_that_would_take_too_long_is_left_out_within_the_budget(budget):
     assert [rows[name]["status"] for name in ("linear", "slow", "quick")] == ["compared", "left out", "chosen"]
     assert "a fit to 100 of 800 samples took 1 min 40 s, so that one to all may take 14 h" in rows["slow"]["reason"]
     assert budget.now < 3000
+    # All folds count where no operator is compared: a fit may take more than 10 of 30 s.
+    found = leaderboard(
+        X[:600], np.ones(600), max_time=30, candidates=[("quick", Known()), ("linear", Linear(0, seconds=0.02))]
+    )
+    assert list(found["status"]) == ["compared", "left out"]
     # Few samples are soon fitted.
     found = leaderboard(X[:150], np.ones(150), max_time=1, candidates=[("slow", Known(seconds=1e-4))])
     assert list(found["status"]) == ["compared"]
+
+
+def test_models_wait_for_the_time_of_the_search(budget):
+    """A fit of a fold takes 0.9 s, and one of all samples 3 s."""
+    candidates = [(str(number), Known(0.1 + number, seconds=3 / 12**3)) for number in range(6)]
+    model = AutoRegressor(candidates=candidates, max_time=30).fit(TABLE, ONES)
+    assert [row["status"] for row in model.results_] == ["chosen", *["compared"] * 3, *["not reached"] * 2]
+    assert budget.now == pytest.approx(4 * 3 * (2 / 3) ** 3 + 3)
+
+
+def test_targets_of_zeros_have_absolute_errors():
+    model = by_epochs(("a", Known(0.2)), ("b", Known(-0.5))).fit(TABLE, 0 * ONES)
+    assert [(row["candidate"], row["error"]) for row in model.results_] == [("b", 0.5), ("a", pytest.approx(1.2))]
 
 
 def test_without_time_for_all_the_rest_is_named(budget):
@@ -443,6 +461,22 @@ def test_the_next_best_takes_the_place_of_one_that_fails_on_all_samples():
     assert model.estimator_.error == 0.2
     assert [row["status"] for row in model.results_] == ["chosen", "compared", "failed"]
     assert model.results_[2]["reason"] == "in the fit on all samples: MemoryError: full"
+
+
+def test_the_next_best_has_the_time_that_is_left(budget):
+    class Wasting(Timed):
+        """Fails on all samples in the end."""
+
+        def fit(self, X, y):
+            super().fit(X, y)
+            self.clock.now -= 0.5 * self.max_time
+            if len(X) == len(ONES):
+                raise MemoryError("full")
+            return self
+
+    model = AutoRegressor(candidates=[("a", Wasting(0.1)), ("b", OtherTimed(0.2))], max_time=100).fit(TABLE, ONES)
+    assert [row["status"] for row in model.results_] == ["chosen", "failed"]
+    assert budget.now == pytest.approx(100)
 
 
 def test_an_interrupt_ends_the_search_and_leaves_an_earlier_fit_whole():
@@ -559,7 +593,7 @@ def test_words_go_to_those_who_watch(budget, capsys, monkeypatch):
     assert capsys.readouterr().err == plan
     budget.now = 0.0
     clone(model).set_params(verbose=1).fit(TABLE, ONES)
-    assert capsys.readouterr().err == f"{plan}AutoRegressor: a 0.1; b 0.2\n"
+    assert capsys.readouterr().err == f"{plan}AutoRegressor: a 0.1; b 0.2; a is fitted on all samples.\n"
     clone(model).set_params(verbose=False).fit(TABLE, ONES)
     assert capsys.readouterr().err == ""
 

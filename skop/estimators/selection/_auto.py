@@ -94,7 +94,7 @@ class AutoRegressor(FieldRegressor):
         machine can still change the choice.
     verbose : "auto", bool or int, default="auto"
         Amount of output on standard error. ``"auto"``: one line about the plan, on a terminal or in a notebook, if the
-        budget is a minute or more. False or 0: none. True or 1: also a line with the smallest errors.
+        budget is a minute or more. False or 0: none. True or 1: also a line with the choice.
 
     Attributes
     ----------
@@ -245,8 +245,8 @@ class AutoRegressor(FieldRegressor):
         self.results_, seconds = computed_once(
             checkpoint_dir, self, data, further, lambda: (search.run(), search.final_seconds)
         )
-        compared = [row for row in self.results_ if row["status"] == "compared"]
-        self._say(1, "; ".join(f"{row['candidate']} {row['error']:.3g}" for row in compared[:3]))
+        tried = [f"{row['candidate']} {row['error']:.3g}" for row in self.results_ if np.isfinite(row["error"])]
+        self._say(1, "; ".join([*tried[:3], f"{self.results_[0]['candidate']} is fitted on all samples."]))
         self.estimator_ = search.fit_best(self.results_, seconds)
         self._store_spec(data.inputs, data.spec)
         self._store_seen(data)

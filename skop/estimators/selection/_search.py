@@ -571,4 +571,4 @@ def _in_order(candidates: list[Candidate]) -> list[Candidate]:
         value[first] = min(value[one] for one in operators)
         # Sorting keeps the order of equal candidates.
         candidates = [first, *(one for one in candidates if one is not first)]
-    return sorted(candidates, key=lambda one: (value[one], one.may_be_base))
+    return sorted(candidates, key=lambda one: value[one])
