@@ -26,7 +26,8 @@ FORMS: tuple[Form, ...] = (FIELDSET, FILES, MESHES, TABLE, TUPLE, PAIRS, LIST, G
 
 def form_of(given: Any) -> Form:
     """Return the form of an argument, X or y."""
-    return next(form for form in FORMS if form.matches(as_list(given)))
+    samples = as_list(given)
+    return next(form for form in FORMS if form.matches(samples))
 
 
 def form_named(name: str) -> Form:
