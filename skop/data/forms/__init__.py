@@ -26,11 +26,8 @@ FORMS: tuple[Form, ...] = (FIELDSET, FILES, MESHES, TABLE, TUPLE, PAIRS, LIST, G
 
 def form_of(given: Any) -> Form:
     """Return the form of an argument, X or y."""
-    given = as_list(given)
-    for form in FORMS:
-        if form.matches(given):
-            return form
-    raise AssertionError("the last form matches everything")
+    samples = as_list(given)
+    return next(form for form in FORMS if form.matches(samples))
 
 
 def form_named(name: str) -> Form:
