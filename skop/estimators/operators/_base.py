@@ -424,8 +424,13 @@ class OperatorRegressor(Parametrised, CallbackSupportMixin, MeasuresCost, FieldR
                 "base=PODRegressor()."
             )
         for name, usual in self._usual_parts().items():
-            if any(key.startswith(f"{name}__") for key in params):
-                given = params.get(name, getattr(self, name))
+            own = {key: value for key, value in params.items() if key.startswith(f"{name}__")}
+            given = params.get(name, getattr(self, name))
+            held = {f"{name}__{key}": value for key, value in usual.get_params(deep=False).items()}
+            if given is None and name in params and all(key in held and are_equal(held[key], own[key]) for key in own):
+                # This is what `get_params` says of a part that is None.
+                params = {key: value for key, value in params.items() if key not in own}
+            elif own:
                 params = {**params, name: clone(usual) if given is None else self._as_part(name, given)}
         return super().set_params(**params)
 
