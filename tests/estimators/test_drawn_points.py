@@ -114,9 +114,7 @@ def test_draws_of_a_grid_are_refused():
 
 
 def test_draws_without_latent_tokens_are_refused():
-    with pytest.raises(
-        ValueError, match=r"training__subsample_points=3 is for .*, and MNORegressor reads all"
-    ):
+    with pytest.raises(ValueError, match=r"training__subsample_points=3 is for .*, and MNORegressor reads all"):
         MNORegressor(max_iter=1).set_params(training__subsample_points=3).fit(*samples())
 
 
