@@ -69,17 +69,7 @@ WORDS = (
     "\0",
     "é" * 300,
 )
-OBJECTS = (
-    "DataSpec",
-    "LaMORegressor",
-    "PODRegressor",
-    "Ridge",
-    "Kernel",
-    "FieldScaler",
-    "TrainingOptions",
-    "dict",
-    "Hydra",
-)
+OBJECTS = ("DataSpec", "LaMORegressor", "PODRegressor", "Ridge", "Kernel", "FieldScaler", "Hydra", "dict")
 TYPES = (torch.int8, torch.bool, torch.float16, torch.float32, torch.float64, torch.int64, torch.complex64)
 NAMES = ("fit", "predict", "__class__", "__dict__", "_build_network", "module_", "spec_", "more_", "more", "_more_")
 

@@ -331,6 +331,14 @@ def test_an_interrupted_fit_can_predict():
     assert np.isfinite(estimator.predict(X)).all()
 
 
+def test_a_part_that_is_none_has_the_parameters_of_its_usual_one():
+    model = LaMORegressor()
+    assert model.set_params(**model.get_params()).latents is None
+    assert model.set_params(latents=None, latents__n_tokens=64).latents.n_tokens == 64
+    with pytest.raises(ValueError, match="Invalid parameter 'n_slices' for estimator LatentTokens"):
+        model.set_params(latents=None, latents__n_slices=None)
+
+
 def test_a_failed_first_fit_leaves_no_half_fitted_estimator():
     X, y = make_data()
     estimator = small(scan__n_heads=3)

@@ -339,7 +339,7 @@ def test_default_construction_and_defaults_in_the_constraints():
         default._validate_params()
         parameters = inspect.signature(type(estimator)).parameters.values()
         assert all(parameter.kind is inspect.Parameter.KEYWORD_ONLY for parameter in parameters)
-        assert set(default.get_params()) == set(default._parameter_constraints)
+        assert set(default.get_params(deep=False)) == set(default._parameter_constraints)
         assert not [name for name in vars(default) if name.endswith("_")]
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import skop
-from skop import EnsembleRegressor, FieldSet, LaMORegressor
+from skop import EnsembleRegressor, FieldSet, LaMORegressor, MNORegressor
 from skop.data import unit_grid
 from skop.exceptions import FieldDataError
 
@@ -111,6 +111,11 @@ def test_draws_of_a_grid_are_refused():
             small(training__subsample_points=5).fit(X, X)
     model = small(training__subsample_points=5, geometry="points").fit(bent, bent)
     assert model.predict(bent).shape == (4, 25, 1)
+
+
+def test_draws_without_latent_tokens_are_refused():
+    with pytest.raises(ValueError, match=r"training__subsample_points=3 is for .*, and MNORegressor reads all"):
+        MNORegressor(max_iter=1).set_params(training__subsample_points=3).fit(*samples())
 
 
 def test_predictions_use_all_points():
