@@ -71,9 +71,10 @@ def learned_poles(estimator: Any, X: Any) -> list[ComplexArray]:
     --------
     >>> import numpy as np
     >>> from skop import AMORegressor
+    >>> from skop.parts import TakenakaMalmquist
     >>> from skop.inspection import learned_poles
     >>> X = np.random.default_rng(0).random((8, 6, 6, 1))
-    >>> model = AMORegressor(width=8, depth=2, n_poles=4, max_iter=1, random_state=0).fit(X, 2 * X)
+    >>> model = AMORegressor(width=8, depth=2, mixer=TakenakaMalmquist(n_poles=4), max_iter=1).fit(X, 2 * X)
     >>> poles = learned_poles(model, X)
     >>> [layer.shape for layer in poles], all((np.abs(layer) < 1).all() for layer in poles)
     ([(8, 2, 4), (8, 2, 4)], True)
@@ -175,9 +176,10 @@ class PoleDisplay(Display):
         --------
         >>> import numpy as np
         >>> from skop import AMORegressor
+        >>> from skop.parts import TakenakaMalmquist
         >>> from skop.inspection import PoleDisplay
         >>> X = np.random.default_rng(0).random((8, 6, 6, 1))
-        >>> model = AMORegressor(width=8, depth=2, n_poles=4, max_iter=1, random_state=0).fit(X, 2 * X)
+        >>> model = AMORegressor(width=8, depth=2, mixer=TakenakaMalmquist(n_poles=4), max_iter=1).fit(X, 2 * X)
         >>> len(PoleDisplay.from_estimator(model, X, kind="radius").axes_)
         2
         """

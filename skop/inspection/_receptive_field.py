@@ -79,7 +79,7 @@ def receptive_field(estimator: Any, X: Any, *, point: Any = None, layer: int | N
     >>> from skop import GeoMaNORegressor
     >>> from skop.inspection import receptive_field
     >>> X = np.random.default_rng(0).random((8, 6, 4, 1))
-    >>> model = GeoMaNORegressor(width=8, depth=1, d_state=2, max_iter=1, random_state=0).fit(X, 2 * X)
+    >>> model = GeoMaNORegressor(width=8, depth=1, max_iter=1, random_state=0).fit(X, 2 * X)
     >>> receptive_field(model, X, point=(0, 3)).shape
     (6, 4)
     """

@@ -324,7 +324,7 @@ def test_a_lone_operator_that_holds_all_other_models_is_not_tried(budget):
 def test_weight_zero_is_leaving_out_and_errors_are_weighted():
     y = np.r_[ones := np.ones(8), 2 * ones]
     X, weight = np.random.default_rng(0).random((16, 2)), np.tile([1.0, 3.0, 0.0, 2.0], 4)
-    candidates = [("ridge", Ridge()), ("nearest", KNeighborsRegressor(1))]
+    candidates = [("ridge", Ridge()), ("nearest", KNeighborsRegressor(1)), ("POD", PODRegressor(regressor="ridge"))]
     model = by_epochs(*candidates, cv=KFold(2)).fit(X, y, sample_weight=weight)
     some, whole = weight > 0, (X, y, weight)
     other = clone(model).fit(X[some], y[some], sample_weight=weight[some])

@@ -170,13 +170,17 @@ class Samples:
         return values[:, 0] if self.spec.target_form.squeezes_channel else values
 
     def fit(self, model: Any) -> Any:
-        """Fit a model; an interrupt ends the other fits too."""
+        """Fit a model."""
         options: dict[str, Any] = {} if self.weight is None else {"sample_weight": self.weight}
         if self.checkpoint_dir is not None and has_fit_parameter(model, "checkpoint_dir"):
             options["checkpoint_dir"] = self.checkpoint_dir
         if self.groups is not None and len(np.unique(self.groups)) > 1 and has_fit_parameter(model, "groups"):
             options["groups"] = self.groups
-        fitted = fit_estimator(model, as_input(model, self.inputs, self.spec, self.columns), self.y, **options)
+        return fit_estimator(model, as_input(model, self.inputs, self.spec, self.columns), self.y, **options)
+
+    def fit_one_of_several(self, model: Any) -> Any:
+        """Fit a model; an interrupt of its training ends the fits of the others too."""
+        fitted = self.fit(model)
         end_if_interrupted(fitted)
         return fitted
 
@@ -276,7 +280,7 @@ def _try(estimator: Any, most: float | None, samples: Samples, train: IntArray, 
         if most is not None:
             _require_time(estimator, samples[train], most)
         start = time.perf_counter()
-        model = samples[train].fit(estimator)
+        model = samples[train].fit_one_of_several(estimator)
         seconds, held = time.perf_counter() - start, samples[valid]
         start = time.perf_counter()
         predicted = held.predicted_by(model)
@@ -293,7 +297,7 @@ def _try(estimator: Any, most: float | None, samples: Samples, train: IntArray, 
 def _fit_on_all(estimator: Any, samples: Samples) -> Any:
     """Fit the chosen model, in any process."""
     # The noise level of a Gaussian process on data without noise ends at its lower bound; that is correct.
-    return _attempted(lambda: samples.fit(estimator), ConvergenceWarning)
+    return _attempted(lambda: samples.fit_one_of_several(estimator), ConvergenceWarning)
 
 
 def _require_time(estimator: Any, samples: Samples, most: float) -> None:
@@ -306,7 +310,7 @@ def _require_time(estimator: Any, samples: Samples, most: float) -> None:
         if count < _FEWEST:
             continue
         start = time.perf_counter()
-        samples[np.sort(order[:count])].fit(clone(estimator))
+        samples[np.sort(order[:count])].fit_one_of_several(clone(estimator))
         seconds = time.perf_counter() - start
         growth = min(max(seconds / before, 1.0), 8.0) if before else 8.0
         expected, before = seconds * growth**halvings, seconds

@@ -256,7 +256,7 @@ def _fitted(estimator: Any, samples: Samples) -> Any:
     """Fit an estimator, with weights if it takes them."""
     if not has_fit_parameter(estimator, "sample_weight"):
         samples = replace(samples, weight=None)
-    return samples.fit(estimator)
+    return samples.fit_one_of_several(estimator)
 
 
 def _fit_member(
