@@ -11,6 +11,24 @@ from sklearn.base import BaseEstimator
 import skop
 from skop import losses
 from skop.estimators.files import _persistence
+from skop.estimators.files._old_parameters import renamed
+from skop.parts import (
+    GNOT,
+    Attention,
+    GalerkinTransformer,
+    GeometricScan,
+    GridSSD,
+    LatentAttention,
+    LatentTokens,
+    LiteralExpansions,
+    Mamba,
+    Mamba2,
+    OFormer,
+    Patches,
+    RotaryAttention,
+    TakenakaMalmquist,
+)
+from skop.training import TrainingOptions
 
 
 def test_every_estimator_and_option_object_can_be_loaded():
@@ -48,3 +66,39 @@ def test_another_process_predicts_the_same(tmp_path):
     )
     subprocess.run([sys.executable, "-c", program, str(tmp_path)], check=True)
     np.testing.assert_allclose(np.load(tmp_path / "y.npy"), estimator.predict(X), rtol=1e-6)
+
+
+OLD_PARAMETERS = {
+    "scans of MNO": ("MNORegressor", {"host": "gnot", "mixer": "s6", "d_state": 4, "point_order": "given"},
+                     {"mlp_depth": 1, "ratio": 2.0},
+                     {"host": GNOT(mlp_depth=1, point_order="given"), "mixer": Mamba(d_state=4, ratio=2.0)}),
+    "attention of MNO": ("MNORegressor", {"mixer": "softmax", "n_heads": 2}, {"n_modes": 3},
+                         {"host": GalerkinTransformer(n_modes=3), "mixer": Attention(kind="softmax", n_heads=2)}),
+    "attention of OFormer": ("MNORegressor", {"host": "oformer", "mixer": "linear"}, {"query_heads": 3, "n_fourier": 5},
+                             {"host": OFormer(n_fourier=5), "mixer": RotaryAttention(kind="linear", query_heads=3)}),
+    "latent tokens of AMO": ("AMORegressor", {"n_latents": 7}, {"latents": "once", "aggregation": "sum"},
+                             {"latents": LatentAttention(n_tokens=7, aggregation="sum"), "mixer": TakenakaMalmquist()}),
+    "printed AMO": ("AMORegressor", {}, {"latents": "once", "transform": "literal", "orthogonal": False},
+                    {"mixer": LiteralExpansions(orthogonal=False)}),
+    "LaMO": ("LaMORegressor", {"patch_size": 4, "d_state": 8, "n_heads": 2, "subsample_points": 50},
+             {"n_frequencies": 3, "mixer": "mamba2", "normalize_latents": False, "patch_init": "normal"},
+             {"patches": Patches(size=4, n_frequencies=3, init="normal"), "scan": GridSSD(d_state=8, n_heads=2),
+              "latents": LatentTokens(n_frequencies=3, normalize=False), "mixer": Mamba2(d_state=8, n_heads=2),
+              "training": TrainingOptions(subsample_points=50)}),
+    "GeoMaNO": ("GeoMaNORegressor", {"recurrence": "grid", "correction": "0011"}, {"lifting_width": 8},
+                {"patches": Patches(lifting_width=8), "mixer": GeometricScan(recurrence="grid", correction="0011")}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", OLD_PARAMETERS)
+def test_parameters_of_old_files_are_those_of_parts(name):
+    kind, flat, architecture, parts = OLD_PARAMETERS[name]
+    state = {"max_iter": 3, "learning_rate_init": 0.1, "training": None, **flat}
+    state["architecture"] = {"object": kind.replace("Regressor", "Architecture"), "state": architecture}
+    found = renamed(kind, state)
+    for part, expected in parts.items():
+        assert found[part]["object"] == type(expected).__name__
+        assert repr(type(expected)(**found[part]["state"])) == repr(expected)
+    assert set(found) <= set(getattr(skop, kind)().get_params(deep=False))
+    # Files of today stay as they are.
+    assert renamed(kind, found | {"weight_decay": 0.1}) == found | {"weight_decay": 0.1}
