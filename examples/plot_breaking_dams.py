@@ -55,7 +55,8 @@ axes.legend(title="time")
 # ----------------------------
 # `PODRegressor` maps the principal components of all given frames to those of all frames to come. Here ridge
 # regression does, on those with 99 % of the variance or more. `RolloutRegressor` learns one step, and applies it to its
-# own frames.
+# own frames. On this coarse grid columns of nearly the same radius cover the same cells, so that some samples are
+# equal; `PODRegressor` counts them as one.
 
 models = {
     "all at once, 99 %": PODRegressor(regressor="ridge", n_components=0.99),

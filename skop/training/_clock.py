@@ -13,6 +13,9 @@ from skop.training._state import TrainingState
 
 __all__ = ["TrainingClock"]
 
+#: Larger rates overflow single precision; a training with one of this size diverges all the same.
+_LARGEST_RATE = 1e30
+
 
 class TrainingClock:
     """Say how far a training is, by its steps or by its time, and set the learning rate that belongs there."""
@@ -75,7 +78,7 @@ class TrainingClock:
         training = options.training
         now = schedule_at(training.schedule, step, total, training.warmup_fraction, training.one_cycle)
         for group in self.state.optimizer.param_groups:
-            group["lr"] = options.learning_rate * now.rate * self.rate_factor
+            group["lr"] = min(options.learning_rate * now.rate * self.rate_factor, _LARGEST_RATE)
             if now.momentum is not None:
                 if "betas" in group:
                     group["betas"] = (now.momentum, group["betas"][1])

@@ -403,7 +403,7 @@ def _open_meshes(
 
 def field_names(fields: str | Sequence[str] | None) -> list[str]:
     """Names of the input fields of meshes; none of them means geometry alone."""
-    return [fields] if isinstance(fields, str) else [*(fields or ())]
+    return [fields] if isinstance(fields, str) else [] if fields is None else [*fields]
 
 
 def _is_numbers(y: Any) -> bool:
