@@ -303,7 +303,7 @@ class RotaryAttention(Attention):
 
     def build(self, width: int, n_dims: int = 1, *, linear: str = "galerkin", **place: Any) -> TokenMixer:
         """Return the module, see `Attention.build`; raise a ValueError in networks other than OFormer."""
-        if "positions" not in place:
+        if "rotary_scale" not in place:
             raise ValueError("RotaryAttention is for the host OFormer; use Attention, which has no such positions.")
         return super().build(width, n_dims, linear=linear, **place)
 

@@ -244,7 +244,8 @@ def test_wrong_parameters_are_named():
     X, y = ragged()
     for model, data, words in (
         (small(mixer=Hydra()), (FIELDS, FIELDS), "Hydra mixes one stream of tokens, and cross layers need two"),
-        (small(mixer=RotaryAttention()), (FIELDS, FIELDS), "is for OFormer, and host is GNOT; set mixer=Attention"),
+        (small(mixer=RotaryAttention()), (FIELDS, FIELDS), "is for the host OFormer; use Attention"),
+        (small("galerkin", mixer=RotaryAttention()), (FIELDS, FIELDS), "is for the host OFormer; use Attention"),
         (small(mixer="softmax", mixer__n_heads=3), (FIELDS, FIELDS), "n_heads=3 does not divide the width 8"),
         (small("galerkin", host__decoder="spectral"), (X, y), "host__decoder='spectral' needs points on a grid"),
         (small(mixer__scan_directions="cross"), (X, y), "mixer__scan_directions='cross' needs points on a grid"),

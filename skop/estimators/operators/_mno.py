@@ -22,7 +22,6 @@ from skop.parts import (
     Mixer,
     OFormer,
     Part,
-    RotaryAttention,
 )
 from skop.surrogate import Surrogate
 
@@ -193,17 +192,12 @@ class MNORegressor(OperatorRegressor):
         """Build the host for the data."""
         keywords = self._keywords(spec, "width", "depth", "mlp_ratio", "dropout", "mixer")
         host: Host = self._options("host").on(geometry)
-        self._check_host(host, keywords["mixer"], geometry)
+        self._check_grid(host, keywords["mixer"], geometry)
         network: SequenceNetwork = _NETWORKS[type(host)](host=host, **keywords)
         return network
 
-    def _check_host(self, host: Host, mixer: Mixer, geometry: str) -> None:
-        """Raise if a part of the network needs a grid that the points do not form, or another host."""
-        if isinstance(mixer, RotaryAttention) and not isinstance(host, OFormer):
-            raise ValueError(
-                f"mixer=RotaryAttention(...) is for OFormer, and host is {type(host).__name__}; set "
-                "mixer=Attention(...)."
-            )
+    def _check_grid(self, host: Host, mixer: Mixer, geometry: str) -> None:
+        """Raise if a part of the network needs a grid that the points do not form."""
         needs = []
         if getattr(host, "decoder", None) == "spectral":
             needs.append("host__decoder='spectral'")
