@@ -302,7 +302,7 @@ def test_a_lone_operator_that_holds_all_other_models_is_not_tried(budget):
     # One that does not contain it is compared after half of the rest.
     Operator.fits.clear()
     rows = AutoRegressor(candidates=several[:2], max_time=20).fit(TABLE, ONES).results_
-    assert [limit for _, limit, *_ in Operator.fits] == [8.75, 8.75]
+    assert [limit for _, limit, *_ in Operator.fits] == [4.375, 13.125]
     assert [(row["candidate"], row["status"]) for row in rows] == [("alone", "chosen"), ("POD", "compared")]
     # However soon a fit of the model is done.
     Operator.fits.clear()
@@ -365,12 +365,12 @@ def test_more_time_is_never_worse_and_a_leading_model_is_compared_with_a_long_tr
         errors.append(float(np.mean(model.predict(TABLE))) - 1)
         chosen.append(model.results_[0]["candidate"])
         limits = [limit for _, limit, *_ in Learning.fits[number:]]
-        # Half of a tenth, half of the rest, and the other half where it wins.
-        expected = [max_time / 20, 0.45 * max_time, 0.45 * max_time][: 2 + (chosen[-1] == "learning")]
+        # Half of a tenth, a quarter of the rest, and three quarters where it wins.
+        expected = [max_time / 20, 0.225 * max_time, 0.675 * max_time][: 2 + (chosen[-1] == "learning")]
         assert limits == pytest.approx(expected)
         assert budget.now - start <= max_time * (1 + 1e-9)
     assert errors == sorted(errors, reverse=True)
-    assert chosen == ["classical"] * 3 + ["learning"] * 2
+    assert chosen == ["classical"] * 4 + ["learning"]
 
 
 class Linear(Known):

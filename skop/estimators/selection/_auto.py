@@ -58,8 +58,8 @@ class AutoRegressor(FieldRegressor):
     """Choose the model for the data, among classical ones and operators, within one time budget.
 
     Every candidate is fitted to the training part of a cross-validation: first the models without a time limit, then
-    the operators, each for the same time; if a model leads, the best operator is trained once more, for half of the
-    rest of the budget. The smallest error on held-out samples wins, but an operator with `PODRegressor` as its base
+    the operators, each for the same time; if a model leads, the best operator is trained once more, for a quarter of
+    the rest of the budget. The smallest error on held-out samples wins, but an operator with `PODRegressor` as its base
     counts as equal to it up to 1.1 times its error, and is then preferred, and of operators within 2 % the first is
     taken. The choice is fitted on all samples for the rest of the budget.
 
@@ -123,7 +123,7 @@ class AutoRegressor(FieldRegressor):
     to all may take too long. Models are fitted on all folds if the time allows, operators on the first one, and errors
     are compared on the folds that all candidates share. The final fit takes the rest of the budget: all of it if an
     operator leads, since it lowers the error by more in this time than another choice would. Where a model leads, which
-    would leave the time unused, half of it goes to a long training of the best operator, because a short one says
+    would leave the time unused, a quarter goes to a long training of the best operator, because a short one says
     little. A training step, the fit of a model without a time limit, and the fit of a base are never cut short, so they
     can exceed a very small budget.
 

@@ -39,6 +39,8 @@ _MODELS = 0.5
 #: An operator with PODRegressor as its base counts as equal to it up to this part above its error: a longer training
 #: makes up for it. See docs/decisions.md, "A choice spends less on the search than on the final fit".
 _TIE = 0.1
+#: Part of the rest of the budget for a second training of the best operator, where a model leads; see the same page.
+_AGAIN = 1 / 4
 #: Shortest time limit of a training in seconds; a technical bound, since limits must be positive.
 _SHORTEST = 0.02
 #: Fewest samples on which a model is timed; a technical bound: fits to fewer are soon done, and tell little.
@@ -379,8 +381,8 @@ class Search:
             untried = [] if any(one.trials for one in operators) else [one for one in left if self._holds(one, models)]
             if left and not untried and ranked and not ranked[0].limits and self.is_before_final:
                 # A short training says little about a long one, and the model that leads leaves the time unused.
-                half = (self.final_seconds or 0.0) / 2
-                self._fit(left[:1], range(1), lambda one: (one.for_seconds(half), None))
+                seconds = _AGAIN * (self.final_seconds or 0.0)
+                self._fit(left[:1], range(1), lambda one: (one.for_seconds(seconds), None))
                 ranked = self._ranked(taken)
         if untried:
             words = "not tried: it contains the models that were, and adds what held-out samples support"
