@@ -525,6 +525,7 @@ def test_an_interrupt_ends_each_command_in_one_line_and_leaves_no_half_file(tmp_
     for seconds in (0.2, 0.8):
         code = (
             "import os, signal, sys; from skop.cli import main; "
+            "signal.signal(signal.SIGINT, signal.default_int_handler); "
             "signal.signal(signal.SIGPROF, lambda *_: os.kill(os.getpid(), signal.SIGINT)); "
             f"signal.setitimer(signal.ITIMER_PROF, {seconds}); sys.exit(main())"
         )
@@ -534,6 +535,26 @@ def test_an_interrupt_ends_each_command_in_one_line_and_leaves_no_half_file(tmp_
         assert ended.stderr.splitlines()[-1] == f"skop {command}: interrupted"
         assert "Traceback" not in ended.stderr
         assert list(folder.iterdir()) == []
+
+
+def test_an_interrupt_that_is_lost_while_packages_are_imported_ends_the_command(tmp_path):
+    code = """
+import contextlib, os, signal, sys
+from skop.cli import main
+
+class Loses:
+    def find_spec(self, name, *_):
+        if name == "torch":
+            with contextlib.suppress(KeyboardInterrupt):
+                os.kill(os.getpid(), signal.SIGINT)
+
+signal.signal(signal.SIGINT, signal.default_int_handler)
+sys.meta_path.insert(0, Loses())
+sys.exit(main())
+"""
+    call = [sys.executable, "-c", code, *TINY]
+    ended = subprocess.run(call, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
+    assert (ended.returncode, ended.stderr) == (130, "skop demo: interrupted\n")
 
 
 def test_an_interrupt_does_not_abort_where_a_thread_computes(tmp_path):

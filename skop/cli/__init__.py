@@ -11,8 +11,9 @@ import signal
 import sys
 import threading
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import wraps
 from types import FrameType
 from typing import Any, NoReturn
 
@@ -44,6 +45,7 @@ class _Commands(click.Group):
         # A command lists its files before it reads them, and so twice.
         with warnings.catch_warnings(), each_warning_once(), _noted_interrupts() as interrupts:
             warnings.showwarning = _show_warning
+            ctx.obj = interrupts
             try:
                 return super().invoke(ctx)
             except KeyboardInterrupt:
@@ -75,7 +77,7 @@ def _end_as_interrupted(ctx: click.Context) -> NoReturn:
 
 @contextmanager
 def _noted_interrupts() -> Iterator[list[int]]:
-    """List the interrupts of the user: packages that are being imported turn some into errors of their own."""
+    """List the interrupts of the user: packages that are being imported lose some, or make errors of their own."""
     noted: list[int] = []
 
     def interrupt(number: int, frame: FrameType | None) -> None:
@@ -110,8 +112,25 @@ def _skop() -> None:
     """
 
 
-for _command in (fit, predict, score, compare, describe, demo, info):
+def _loads_first(run: Callable[..., None]) -> Callable[..., None]:
+    """Make a command load the packages first, and end then if the user has interrupted meanwhile."""
+
+    @wraps(run)
+    def loaded(**options: Any) -> None:
+        import skop.estimators  # noqa: F401
+
+        if click.get_current_context().obj:
+            raise KeyboardInterrupt
+        run(**options)
+
+    return loaded
+
+
+for _command in (fit, predict, score, compare, describe, demo):
+    assert _command.callback is not None
+    _command.callback = _loads_first(_command.callback)
     _skop.add_command(_command)
+_skop.add_command(info)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
