@@ -9,7 +9,7 @@ import torch
 
 from skop._typing import GridShape
 from skop.data import FieldSet
-from skop.estimators.operators._base import OperatorRegressor
+from skop.estimators.operators._operator import OperatorRegressor
 from skop.exceptions import FieldDataError
 from skop.modules import observe_features
 from skop.surrogate._correction import CorrectionNetwork

@@ -7,7 +7,7 @@ from numbers import Real
 from skop._parameters import Whole, are_equal, param
 from skop._sklearn_compat import Interval
 from skop.data import DataSpec
-from skop.estimators.operators._base import OperatorRegressor
+from skop.estimators.operators._operator import OperatorRegressor
 from skop.estimators.operators._tokens import check_centres
 from skop.estimators.operators.presets import lamo
 from skop.exceptions import SkopWarning, warn

@@ -25,7 +25,7 @@ from skop.estimators._options import SymmetryOptions
 from skop.estimators._parts import by_chunks
 from skop.estimators._weights import check_weight, samples_with_weight
 from skop.estimators._wrapper import as_input, as_predictions
-from skop.estimators.classical._baselines import PODRegressor
+from skop.estimators.classical._pod import PODRegressor
 from skop.estimators.files._file_checks import Held, check_same_outputs, check_takes, checks, is_one_of, tried
 from skop.estimators.fitting._checkpoint import computed_once
 from skop.estimators.operators._amo import AMORegressor
