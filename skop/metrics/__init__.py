@@ -7,8 +7,8 @@ float64.
 """
 
 import skop._openmp  # noqa: F401 - before anything that imports torch
-from skop.metrics._errors import channel_sizes as channel_sizes
 from skop.metrics._errors import (
+    channel_sizes,
     max_error,
     mean_absolute_error,
     mean_pointwise_relative_error,
@@ -27,6 +27,7 @@ from skop.metrics._scorers import (
 )
 
 __all__ = [
+    "channel_sizes",
     "h1_error",
     "max_error",
     "mean_absolute_error",

@@ -23,7 +23,7 @@ from skop.modules._geometric_scan import GeometricScanMixer
 from skop.modules._geometric_scan import check_correction as check_correction
 from skop.modules._grid_ssd import ACTIVATIONS as ACTIVATIONS
 from skop.modules._grid_ssd import GridSSDMixer
-from skop.modules._latent_attention import LatentAttentionBlock as LatentAttentionBlock
+from skop.modules._latent_attention import LatentAttentionBlock
 from skop.modules._latent_tokens import LatentBlock
 from skop.modules._latent_tokens import LatentPooling as LatentPooling
 from skop.modules._mixer import Probe as Probe
@@ -44,12 +44,11 @@ from skop.modules._scan_directions import DIRECTION_ORDERS as DIRECTION_ORDERS
 from skop.modules._scan_directions import LINE_DIRECTIONS as LINE_DIRECTIONS
 from skop.modules._scan_directions import SCAN_DIRECTIONS as SCAN_DIRECTIONS
 from skop.modules._scan_directions import direction_paths as direction_paths
-from skop.modules._scan_directions import direction_set as direction_set
+from skop.modules._scan_directions import direction_set
 from skop.modules._sequence_ssd import BidirectionalSSDMixer, HydraMixer
 from skop.modules._spectral import SpectralConvolution as SpectralConvolution
 from skop.modules._takenaka_malmquist import TRANSFORMS as TRANSFORMS
-from skop.modules._takenaka_malmquist import Poles, TakenakaMalmquistMixer
-from skop.modules._takenaka_malmquist import PrintedExpansions as PrintedExpansions
+from skop.modules._takenaka_malmquist import Poles, PrintedExpansions, TakenakaMalmquistMixer
 
 __all__ = [
     "BidirectionalSSDMixer",
@@ -57,14 +56,17 @@ __all__ = [
     "GeometricScanMixer",
     "GridSSDMixer",
     "HydraMixer",
+    "LatentAttentionBlock",
     "LatentBlock",
     "PointBlock",
     "Poles",
     "PreNormBlock",
+    "PrintedExpansions",
     "ResidualDropout",
     "S6Mixer",
     "Stream",
     "TakenakaMalmquistMixer",
     "TokenMixer",
+    "direction_set",
     "note_features",
 ]

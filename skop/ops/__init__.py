@@ -14,10 +14,10 @@ from skop.ops.takenaka_malmquist import (
     takenaka_malmquist_basis,
     takenaka_malmquist_coefficients,
     takenaka_malmquist_synthesis,
+    takenaka_malmquist_transfer_function,
 )
 from skop.ops.takenaka_malmquist import takenaka_malmquist_correlation as takenaka_malmquist_correlation
 from skop.ops.takenaka_malmquist import takenaka_malmquist_responses as takenaka_malmquist_responses
-from skop.ops.takenaka_malmquist import takenaka_malmquist_transfer_function as takenaka_malmquist_transfer_function
 
 __all__ = [
     "AdaptiveFourierDecomposition",
@@ -30,4 +30,5 @@ __all__ = [
     "takenaka_malmquist_basis",
     "takenaka_malmquist_coefficients",
     "takenaka_malmquist_synthesis",
+    "takenaka_malmquist_transfer_function",
 ]

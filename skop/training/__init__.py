@@ -30,7 +30,7 @@ from skop.training._progress import is_watched as is_watched
 from skop.training._schedule import ONE_CYCLE as ONE_CYCLE
 from skop.training._schedule import SCHEDULES as SCHEDULES
 from skop.training._schedule import RateAndMomentum as RateAndMomentum
-from skop.training._schedule import schedule_at as schedule_at
+from skop.training._schedule import schedule_at
 from skop.training._timing import EpochCost as EpochCost
 from skop.training._timing import measure_epoch as measure_epoch
 
@@ -42,4 +42,5 @@ __all__ = [
     "TrainerConfig",
     "TrainingOptions",
     "Validation",
+    "schedule_at",
 ]
