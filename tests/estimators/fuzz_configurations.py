@@ -119,7 +119,7 @@ def drawn(constraints, name, random):
 
 def part_of(constraints, random):
     """A part that a parameter takes, with its defaults; None if it takes none."""
-    kinds = tuple(rule for rule in constraints if isinstance(rule, type) and issubclass(rule, Part))
+    kinds = tuple(kind for rule in constraints for kind in getattr(rule, "kinds", ()))
     able = [kind for kind in PARTS if issubclass(kind, kinds)]
     return able[random.integers(len(able))]() if able else None
 
