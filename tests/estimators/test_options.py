@@ -253,6 +253,31 @@ def test_a_parameter_without_effect_warns(X, y, name, value, words):
         model.fit(X, y)
 
 
+@pytest.mark.parametrize("kind", [LaMORegressor, AMORegressor])
+def test_latent_tokens_warn_of_parameters_that_the_data_or_the_depth_leave_without_effect(kind):
+    waves = kind(**SMALL, base=None, latents=LatentTokens(parameter_embedding="sinusoidal", n_tokens=4))
+    own = kind(**SMALL, latents=LatentTokens(shared=False, n_tokens=4))
+    for model, words in (
+        (waves, "latents__parameter_embedding='sinusoidal' has no effect without global parameters in X"),
+        (own, "latents__shared=False has no effect with depth=1"),
+    ):
+        with pytest.warns(SkopWarning, match=re.escape(words)):
+            model.fit(PAIRS, VALUES)
+    shared, plain = (
+        kind(**SMALL, latents=LatentTokens(n_tokens=4)),
+        clone(waves).set_params(latents__parameter_embedding="channels"),
+    )
+    for idle, same in ((own, shared), (waves, plain)):
+        for one, other in zip(idle.predict(PAIRS), same.fit(PAIRS, VALUES).predict(PAIRS), strict=True):
+            np.testing.assert_array_equal(one, other)
+    # They have one with global parameters, with several blocks, and where shared weights are drawn another way.
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", SkopWarning)
+        waves.fit(PAIRS, VALUES, params=np.random.default_rng(0).random((6, 1)))
+        own.set_params(depth=2).fit(PAIRS, VALUES)
+        own.set_params(depth=1, latents__weight_init="trunc_normal").fit(PAIRS, VALUES)
+
+
 def test_names_of_mesh_fields_warn_where_there_are_no_meshes():
     with pytest.warns(SkopWarning, match=r"target_fields=\['stress'\] has no effect, since X holds no meshes"):
         LaMORegressor(**SMALL, target_fields=["stress"]).fit(FIELDS, FIELDS)
