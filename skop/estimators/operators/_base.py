@@ -370,6 +370,8 @@ class OperatorRegressor(HasParts, CallbackSupportMixin, MeasuresCost, FieldRegre
     def _symmetries(self) -> SymmetryOptions | None:
         """Return the declared symmetries, or None if there are none."""
         declared: SymmetryOptions = self._options("symmetries")
+        # Estimators around this one ask before its fit checks its parts, and predictions after the user changed them.
+        declared._validate_params()
         return declared if len(declared.names) or len(declared.mirrors) or len(declared.rotations) else None
 
     def _check_options(self, spec: DataSpec, geometry: str) -> None:
