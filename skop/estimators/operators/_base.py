@@ -236,14 +236,14 @@ class OperatorRegressor(HasParts, CallbackSupportMixin, MeasuresCost, FieldRegre
         ),
     )
     input_fields: Any = param(
-        "array-like",
+        SequenceOf(str),
         None,
         default=None,
         kind="list of str or None",
         text="Names of the mesh fields that are inputs.",
     )
     target_fields: Any = param(
-        "array-like",
+        SequenceOf(str),
         None,
         default=None,
         kind="list of str or None",
