@@ -475,6 +475,19 @@ def test_notes_of_a_mesh_that_are_none_are_refused(tmp_path, info):
         skop.load(path)
 
 
+def test_a_fitted_pipeline_with_a_step_that_is_not_is_refused(tmp_path):
+    path = shutil.copy(FOLDER / "pipeline.skop", tmp_path)
+
+    def change(header, _):
+        scaler = state_of(header)["steps"][0]["tuple"][1]["state"]
+        for name in [name for name in scaler if name.endswith("_")]:
+            del scaler[name]
+
+    rewrite(path, change)
+    with pytest.raises(ModelFileError, match=r"steps of Pipeline in the file .*fitted transformers"):
+        skop.load(path)
+
+
 def state_of(header):
     return header["estimator"]["state"]
 
