@@ -66,15 +66,13 @@ class _OneOfParts(HasMethods):
         return isinstance(val, self.kinds)
 
     def __str__(self) -> str:
-        listed = [each for kind in self.kinds for each in _own_subclasses(kind) or [kind]]
-        # Public names are those of the package around a private module.
-        names = [f"{each.__module__.partition('._')[0]}.{each.__name__}()" for each in listed]
+        names = []
+        for kind in self.kinds:
+            # A class that a user derived is not one of the choices that a message can name.
+            own = [each for each in kind.__subclasses__() if each.__module__.startswith("skop.")] or [kind]
+            # Public names are those of the package around a private module.
+            names += [f"{each.__module__.partition('._')[0]}.{each.__name__}()" for each in own]
         return names[0] if len(names) == 1 else f"one of {', '.join(names)}"
-
-
-def _own_subclasses(kind: type[Part]) -> list[type[Part]]:
-    """Parts of skop that derive from a class directly."""
-    return [each for each in kind.__subclasses__() if each.__module__.startswith("skop.")]
 
 
 def Whole(lowest: int, highest: int | None = None) -> Interval:
