@@ -306,10 +306,16 @@ def test_copies_of_samples_tell_nothing_of_their_errors():
     once, twice = PODRegressor().fit(X, y), PODRegressor().fit(np.tile(X, (2, 1)), np.tile(y, 2))
     assert once.leave_one_out_error_ == twice.leave_one_out_error_ > 0.9
     np.testing.assert_array_equal(once.predict(X), twice.predict(X))
-    # The other value of a sample is no copy, and copies in other groups are left out with these.
+    # The other value of a sample is no copy, and groups of the same samples are left out together.
     assert PODRegressor().fit(np.tile(X, (2, 1)), np.append(y, y + 1)).leave_one_out_error_ < 0.9
-    labels = np.repeat([0, 1, 2, 3], 10)
-    assert len(PODRegressor().fit(np.tile(X, (2, 1)), np.tile(y, 2), groups=labels).models_[0].regressor.points) == 40
+    grouped = PODRegressor().fit(X, y, groups=np.repeat([0, 1, 2, 3], 5))
+    twice = PODRegressor().fit(np.tile(X, (2, 1)), np.tile(y, 2), groups=np.repeat([*"abcdefgh"], 5))
+    assert grouped.leave_one_out_error_ == twice.leave_one_out_error_ > 0.9
+    # A sample that several groups have in common stays in each.
+    rows, labels = np.append(np.arange(20), [0, 0]), np.append(np.repeat([0, 1, 2, 3], 5), [2, 3])
+    assert len(PODRegressor().fit(X[rows], y[rows], groups=labels).models_[0].regressor.points) == 22
+    with pytest.raises(FieldDataError, match="all 2 groups hold the same samples"):
+        PODRegressor().fit(np.tile(X, (2, 1)), np.tile(y, 2), groups=np.repeat([0, 1], 20))
 
 
 def test_weights_for_a_regressor_that_takes_none_are_refused_by_its_name():

@@ -13,6 +13,7 @@ import numpy as np
 from skop._typing import FloatArray, IntArray
 from skop.data import FieldSet, Targets, TrainingData
 from skop.estimators._weights import samples_with_weight
+from skop.exceptions import FieldDataError
 
 __all__ = ["groups_of_same_inputs", "merged", "relative", "without_copies"]
 
@@ -47,21 +48,37 @@ def without_copies(
 ) -> tuple[TrainingData, FloatArray | None, IntArray | None]:
     """Samples without those that are the same in inputs, targets and group, whose weights are added to the first one.
 
-    Leaving out a sample of which a copy stays would show no error. Samples that are all the same stay.
+    Leaving out a sample of which a copy stays would show no error, nor would leaving out a group: groups of the same
+    samples are one. Samples that are all the same stay.
     """
     parts: list[Any] = [] if data.targets.scalars is None else [data.targets.scalars]
     for part in (data.targets.field, data.inputs):
         parts += _parts_of(part)
-        number = _numbers_of_same(parts if groups is None else [*parts, groups], len(data.inputs))
+        number = _numbers_of_same(parts, len(data.inputs))
         # Inputs are not looked at where targets tell all samples apart.
         if number.max() + 1 == len(number):
             return data, weight, groups
     if number.max() == 0:
         return data, None, groups
+    if groups is not None:
+        groups = _joined(groups, number)
+        number = np.unique(np.stack([number, groups]), axis=1, return_inverse=True)[1]
     first = np.unique(number, return_index=True)[1]
     is_first = np.isin(np.arange(len(number)), first)
     sums = np.bincount(number, weight)[number[is_first]].astype(np.float64)
     return samples_with_weight(data, is_first), sums, None if groups is None else groups[is_first]
+
+
+def _joined(groups: IntArray, number: IntArray) -> IntArray:
+    """Numbers of groups (n,), of which those with the same samples are one."""
+    held = [np.unique(number[groups == group]).tobytes() for group in range(groups.max() + 1)]
+    names, found = np.unique(np.array(held, dtype=object), return_inverse=True)
+    if len(names) < 2:
+        raise FieldDataError(
+            f"all {len(held)} groups hold the same samples, and 2 that differ are needed to leave one out; pass "
+            "groups=None."
+        )
+    return np.asarray(found)[groups]
 
 
 def relative(weight: FloatArray | None) -> FloatArray | None:
