@@ -107,7 +107,7 @@ class FieldSet:
     #: Stored arrays, where samples begin in ragged ones, and the rows of a selection; None for all rows.
     _coords: Any
     _values: Any
-    _offsets: IntArray | None
+    _offsets: Any
     _rows: IntArray | None
 
     def __init__(
@@ -462,7 +462,8 @@ def iterate_rows(fields: FieldSet) -> Iterator[tuple[int, FloatArray]]:
     """
     step = piece_length(fields, fields.n_channels)
     for start in range(0, len(fields), step):
-        values = fields[start : start + step].values
+        part = fields if step >= len(fields) else fields[start : start + step]
+        values = part.values
         if values is not None:
             yield start, values
 
@@ -651,7 +652,7 @@ def _checked_grid(points: tuple[int, ...], n_dims: int, grid_shape: Sequence[int
     """Return the given grid, or the grid according to the axes of the arrays."""
     if grid_shape is None:
         return points if len(points) == n_dims > 1 else None
-    grid = tuple(int(size) for size in grid_shape)
+    grid = tuple(map(int, grid_shape))
     if min(grid, default=0) < 0 or prod(grid) != prod(points):
         raise FieldDataError(f"grid_shape {grid} has {prod(grid)} points, the fields have {prod(points)}.")
     if len(points) > 1 and points != grid:

@@ -311,7 +311,6 @@ class FieldRegressor(RegressorMixin, BaseEstimator):
 
     def _read_query(self, X: Any, coords: Any, params: Any) -> tuple[FieldSet, Any, list[Any] | None]:
         """Read X and `coords` of a prediction; also return the meshes for its result, if there are any."""
-        check_is_fitted(self)
         of_series = self._is_of_series
         if coords is None or of_series:
             inputs, meshes = self._read_inputs(X, params)
@@ -321,6 +320,7 @@ class FieldRegressor(RegressorMixin, BaseEstimator):
                 is_held = coords is None and not of_series and getattr(self, "mesh_", None) is not None
                 meshes = [self.mesh_] * len(inputs) if is_held else None
             return inputs, coords, meshes
+        check_is_fitted(self)
         options: dict[str, Any] = {"cell_data": self._mesh_options.get("cell_data", "refuse"), "params": params}
         options |= {"keep_data": self.spec_.target_form.components is not None, "fitted_coords": self.coords_}
         return read_query(X, coords, self.spec_, estimator=self, **options)

@@ -37,6 +37,10 @@ class _Grid(Form):
         """Convert an array (n, *grid, c) to fields on the unit box."""
         return grid_array(given, what)
 
+    def read(self, given: Any, what: str) -> tuple[FieldSet, str]:
+        """Convert an array to fields on the unit box, which are on a grid."""
+        return self.fields(given, what), "grid"
+
     def restore(self, target: TargetForm, values: FloatArray, points: FieldSet) -> Any:
         """Array with the axes that y had; a list if samples have different numbers of points."""
         if points.is_ragged:

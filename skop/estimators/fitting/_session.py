@@ -110,6 +110,8 @@ class FitSession:
         Weights of all samples.
     used : ndarray of int
         Indices of the samples with positive weight.
+    scaling, training : ScalingOptions, TrainingOptions
+        Parts of the estimator that the fit reads.
     points : FieldSet
         Points of these: of the inputs, or of the targets if they have more.
     valid : ndarray of int or None
@@ -142,6 +144,7 @@ class FitSession:
         self.estimator, self.whole, self.plan = estimator, data, plan
         self.kept = kept or FitCheckpoints()
         self.group = self.kept.group
+        self.scaling, self.training = estimator._options("scaling"), estimator._options("training")
         self.weight = check_weight(sample_weight, len(data.inputs))
         self.base = SessionBase(self)
         self.used = np.arange(len(data.inputs)) if self.weight is None else np.flatnonzero(self.weight)
@@ -152,7 +155,7 @@ class FitSession:
         model, data = self.estimator, self.whole
         if data.targets.elsewhere:
             self._check_other_points(data)
-        if model._options("scaling").target_transform is not None:
+        if self.scaling.target_transform is not None:
             check_logarithms(model, data.targets, self.used)
         rng = check_random_state(model.random_state)
         self.rng = self.group.generator(rng) if model.random_state is None else rng
@@ -207,8 +210,8 @@ class FitSession:
     def _computing(self, trainer: Trainer) -> Iterator[None]:
         """Context of the steps of a training: seeded random numbers, and threads that suit the problem."""
         model = self.estimator
-        randomness = isolated_randomness(self.rng, model.device_, model._options("training").deterministic)
-        n_points = _points_of_a_step(self.points, trainer.options, self.drawn)
+        randomness = isolated_randomness(self.rng, model.device_, self.training.deterministic)
+        n_points = _points_of_a_step(self.points, trainer.options, self.training.subsample_points)
         with randomness, thread_limit(int(n_points), int(model.width)):
             yield
 
@@ -235,8 +238,7 @@ class FitSession:
 
     def _check_other_points(self, data: TrainingData) -> None:
         """Raise an error if a parameter needs targets on the points of the inputs, but they are on others."""
-        model = self.estimator
-        scaling = model._options("scaling")
+        model, scaling, drawn = self.estimator, self.scaling, self.training.subsample_points
         reasons = {
             f"grid={model.grid!r} interpolates X and y to one grid; set grid=None": (
                 model.grid is not None and data.spec.geometry == "points"
@@ -247,9 +249,7 @@ class FitSession:
                 model._symmetries is not None
                 and not moves_points(model._symmetries, data.spec, model._choose_geometry(data.spec), data.inputs)
             ),
-            f"training__subsample_points={self.drawn} draws points of X and y together; set it to None": (
-                self.drawn is not None
-            ),
+            f"training__subsample_points={drawn} draws points of X and y together; set it to None": drawn is not None,
         }
         for reason, applies in reasons.items():
             if applies:
@@ -260,7 +260,7 @@ class FitSession:
         if not self.estimator.early_stopping:
             return self.used, None
         groups = self.used.reshape(-1, self.plan.group_size)
-        n_valid = int(np.ceil(self.estimator._options("training").validation_fraction * len(groups)))
+        n_valid = int(np.ceil(self.training.validation_fraction * len(groups)))
         if n_valid >= len(groups):
             raise FieldDataError(
                 f"early_stopping needs at least 2 samples to hold some out, got {len(groups)}; pass more or set "
@@ -296,17 +296,19 @@ class FitSession:
     def training_loader(self, train: IntArray) -> FieldLoader:
         """Return a loader of the training samples, with data augmentation by the declared symmetries."""
         model, data, weight = self.estimator, self.data, self.weight
-        options: dict[str, Any] = {"targets": data.targets[train], "weight": None if weight is None else weight[train]}
-        options["queries"] = self.target_places(data.inputs[train], options["targets"])
+        inputs, targets = data.inputs[train], data.targets[train]
+        options: dict[str, Any] = {"targets": targets, "weight": None if weight is None else weight[train]}
+        options["queries"] = self.target_places(inputs, targets)
         options["neighbours"] = isinstance(model.loss, SobolevLoss) or loss_name(model, self.plan) == "sobolev"
         options |= self.base.options(train)
-        if (symmetrise := model.surrogate_.symmetrise) is not None:
+        surrogate, drawn = model.surrogate_, self.training.subsample_points
+        if (symmetrise := surrogate.symmetrise) is not None:
             options["symmetries"] = symmetrise.of(data.inputs)
             options["generator"] = torch.Generator().manual_seed(int(self.rng.randint(2**31)))
-        if self.drawn is not None:
-            options["subsample_points"] = int(self.drawn)
+        if drawn is not None:
+            options["subsample_points"] = int(drawn)
             options["generator"] = torch.Generator().manual_seed(int(self.rng.randint(2**31)))
-        return model.surrogate_.loader(data.inputs[train], **options)
+        return surrogate.loader(inputs, **options)
 
     def loader_without_base(self) -> FieldLoader:
         """Return the samples that are not held out, for a network without a base from some time of the training on."""
@@ -323,17 +325,11 @@ class FitSession:
         queries = self.target_places(inputs, targets)
         return self.estimator.surrogate_.loader(inputs, queries=queries, **self.base.options(rows))
 
-    @property
-    def drawn(self) -> int | None:
-        """Number of points drawn from each sample in a step; None for all."""
-        drawn: int | None = self.estimator._options("training").subsample_points
-        return drawn
-
     # ------------------------------------------------------------------ stages
     def _prepare(self, train: IntArray) -> None:
         """Set spec, scalers, device, base and network, or keep those of an earlier fit when starting warm."""
         model, data, weight = self.estimator, self.data, self.weight
-        network_spec, scaling = data.spec.network_spec, model._options("scaling")
+        network_spec = data.spec.network_spec
         geometry = model._choose_geometry(network_spec)
         self._check_parameters(geometry)
         model.device_ = pick_device(model.device)
@@ -344,11 +340,11 @@ class FitSession:
         moving, centre = self._moving_symmetries(used_points, geometry)
         counts = np.ones(len(data.inputs)) if weight is None else weight
         scalers = self.kept.once(
-            "scalers", lambda: Scalers.fit(data.inputs[train], data.targets[train], counts[train], scaling, moving)
+            "scalers", lambda: Scalers.fit(data.inputs[train], data.targets[train], counts[train], self.scaling, moving)
         )
         self.base.fit(scalers)
-        with isolated_randomness(np.random.RandomState(0), torch.device("cpu"), False):
-            model._check_size(network_spec, geometry)
+        parameters = model._network_parameters()
+        model._check_size(network_spec, geometry, parameters)
         with isolated_randomness(self.rng, torch.device("cpu"), False):
             network = model._new_network(network_spec, geometry)
         if isinstance(network, CorrectionNetwork) and self.base.unseen is not None:
@@ -370,7 +366,7 @@ class FitSession:
         model.spacing_, model.geometry_ = _spacing(data.inputs), geometry
         model.domain_ = Domain.from_fit(used_points, geometry, is_tied=scalers.per_point)
         model.symmetry_centre_ = centre
-        model.network_parameters_ = copy.deepcopy(model._network_parameters())
+        model.network_parameters_ = copy.deepcopy(parameters)
         model.dtype_, model.scalers_ = dtype, scalers
         model.module_ = network.to(model.device_, getattr(torch, dtype))
         model.loss_curve_, model.validation_scores_ = [], []
@@ -383,16 +379,16 @@ class FitSession:
         model, data = self.estimator, self.data
         model._check_options(data.spec.network_spec, geometry)
         model._check_mesh_parameters(data.spec)
-        scaling = model._options("scaling")
+        scaling, drawn = self.scaling, self.training.subsample_points
         per_point = "point" in (scaling.inputs, scaling.targets)
-        if self.drawn is not None and not model._draws_points:
+        if drawn is not None and not model._draws_points:
             raise ValueError(
-                f"training__subsample_points={self.drawn} is for operators with latent tokens (LaMO, AMO, Transolver), "
+                f"training__subsample_points={drawn} is for operators with latent tokens (LaMO, AMO, Transolver), "
                 f"and {type(model).__name__} reads all points of a sample; set it to None."
             )
-        if self.drawn is not None and (geometry != "points" or per_point):
+        if drawn is not None and (geometry != "points" or per_point):
             raise FieldDataError(
-                f"training__subsample_points={self.drawn} needs points that are read as geometry 'points' and scaling "
+                f"training__subsample_points={drawn} needs points that are read as geometry 'points' and scaling "
                 f"of whole channels; this fit reads geometry {geometry!r} and scales inputs by {scaling.inputs!r}, "
                 f"targets by {scaling.targets!r}. Set it to None, or geometry='points'."
             )
@@ -460,7 +456,7 @@ class FitSession:
         """Keep the scaling of the first fit for a continued one, and warn where it does not suit its samples."""
         model, data = self.estimator, self.data
         counts = np.ones(len(train)) if self.weight is None else self.weight[train]
-        later = Scalers.fit(data.inputs[train], data.targets[train], counts, model._options("scaling"))
+        later = Scalers.fit(data.inputs[train], data.targets[train], counts, self.scaling)
         if unsuitable := model.scalers_.unsuitable_for(later):
             warn(
                 "warm_start=True keeps the scaling of the first fit, with which values should be about 1 in size, but "
@@ -476,11 +472,11 @@ class FitSession:
         """Whether a training without held-out samples needs some, by which it is judged to overfit."""
         model = self.estimator
         return (
-            bool(OverfittingMonitor(self).remedies)
-            and n_samples >= _LEAST_JUDGED
+            n_samples >= _LEAST_JUDGED
             and model.max_iter >= _LEAST_EPOCHS
             and not model._continues
             and self.plan == DIRECT_TRAINING
+            and bool(OverfittingMonitor(self).remedies)
         )
 
     def _make_trainer(self, callbacks: EpochCallbacks | None) -> Trainer:
@@ -490,12 +486,11 @@ class FitSession:
         earlier = self._earlier_training()
         monitors: list[Monitor] = []
         if valid is not None:
-            training = model._options("training")
             monitors.append(
                 Validation(
                     self._validation_of(valid),
-                    n_iter_no_change=training.n_iter_no_change,
-                    tol=training.tol,
+                    n_iter_no_change=self.training.n_iter_no_change,
+                    tol=self.training.tol,
                     at_start=earlier.has_held_out(valid),
                 )
             )

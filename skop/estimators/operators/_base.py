@@ -40,7 +40,7 @@ from skop.surrogate._correction import CorrectionNetwork
 from skop.surrogate._gradient import gradient
 from skop.surrogate._tokens import mean_tokens
 from skop.training import DIRECT_TRAINING, Group, History, TrainingOptions, TrainingPlan, join_group
-from skop.training._runtime import pick_dtype
+from skop.training._runtime import isolated_randomness, pick_dtype
 
 __all__ = ["OperatorRegressor"]
 
@@ -454,12 +454,13 @@ class OperatorRegressor(HasParts, CallbackSupportMixin, MeasuresCost, FieldRegre
             found[name] = value.item() if isinstance(value, np.generic) else value
         return found
 
-    def _check_size(self, spec: DataSpec, geometry: str) -> None:
-        """Raise an error if the parameters describe a network that this machine has no memory for."""
-        sizes: list[Any] = [value for value in self._network_parameters().values() if isinstance(value, Real)]
+    def _check_size(self, spec: DataSpec, geometry: str, parameters: dict[str, Any]) -> None:
+        """Raise an error if the parameters of the network describe one that this machine has no memory for."""
+        sizes: list[Any] = [value for value in parameters.values() if isinstance(value, Real)]
         if max(sizes, default=0) > _USUAL_SIZE:
             item_size = 8 if pick_dtype(self.dtype, spec.role) == "float64" else 4
-            refuse_too_large(lambda: self._new_network(spec, geometry), item_size)
+            with isolated_randomness(np.random.RandomState(0), torch.device("cpu"), False):
+                refuse_too_large(lambda: self._new_network(spec, geometry), item_size)
 
     def _choose_geometry(self, spec: DataSpec) -> str:
         """Return ``"grid"``, ``"structured"`` or ``"points"``; raise an error if the data do not fit `geometry`."""
