@@ -460,9 +460,9 @@ def iterate_rows(fields: FieldSet) -> Iterator[tuple[int, FloatArray]]:
     tuple of (int, ndarray)
         Index of the first sample of a piece, and the values of the piece, ``(m, P, c)``, or flat if ragged.
     """
-    step = piece_length(fields, fields.n_channels)
-    for start in range(0, len(fields), step):
-        part = fields if step >= len(fields) else fields[start : start + step]
+    step, count = piece_length(fields, fields.n_channels), len(fields)
+    for start in range(0, count, step):
+        part = fields if step >= count else fields[start : start + step]
         values = part.values
         if values is not None:
             yield start, values

@@ -385,10 +385,10 @@ def restore(
     """Convert predictions to the form that y had."""
     with np.errstate(over="ignore"):
         # The precision of y can be too low for a prediction that is finite.
-        fields, scalars = (
+        fields, scalars = [
             None if part is None else part.astype(target.dtype, copy=False)
             for part in (predictions.fields, predictions.scalars)
-        )
+        ]
     for part in (fields, scalars):
         if part is not None and not np.isfinite(part).all():
             raise NonFinitePredictionError(

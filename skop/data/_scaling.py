@@ -358,7 +358,7 @@ class Scalers:
     @property
     def per_point(self) -> bool:
         """Whether fields are scaled separately at each point, so that the order of the points must not change."""
-        return any(scaler is not None and scaler.mean_.ndim == 2 for scaler in (self.fields, self.target))
+        return 2 in [scaler.mean_.ndim for scaler in (self.fields, self.target) if scaler is not None]
 
     @classmethod
     def fit(
@@ -473,7 +473,7 @@ class Scalers:
     @property
     def learns_logarithms(self) -> bool:
         """Whether the network learns the logarithms of the targets."""
-        return any(scaler is not None and scaler.function == "log" for scaler in (self.target, self.scalars))
+        return "log" in [scaler.function for scaler in (self.target, self.scalars) if scaler is not None]
 
 
 def _varied(scaler: FieldScaler | None, later: FieldScaler | None) -> FieldScaler | None:

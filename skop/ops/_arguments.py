@@ -101,7 +101,7 @@ def in_working_precision(given: Given) -> Given:
     kinds = {name: value.dtype for name, value in zip(given._fields, given, strict=True) if isinstance(value, Tensor)}
     floating = {kind for kind in kinds.values() if kind.is_floating_point}
     dtype = fold(torch.promote_types, floating, torch.float32)
-    narrow = dtype == torch.float32 and all(kinds[name] == torch.bfloat16 for name in NARROW)
+    narrow = dtype == torch.float32 and {kinds[name] for name in NARROW} == {torch.bfloat16}
     return cast(given, dtype, torch.bfloat16 if narrow else None)
 
 

@@ -86,7 +86,7 @@ class Domain:
         lines, is_bent = _lines(points, grid, axes)
         if sorted(axes) != list(range(len(grid))) or is_bent.any():
             return cls(lower, upper)
-        return cls(lower, upper, axes, tuple(line[0] for line in lines))
+        return cls(lower, upper, axes, tuple([line[0] for line in lines]))
 
     def with_targets(self, targets: FieldSet) -> Domain:
         """Return the domain of a fit whose target fields are on points of their own, these and earlier ones."""
@@ -484,8 +484,8 @@ def _main_coordinates(points: FloatArray, grid: GridShape) -> tuple[int, ...]:
         for axis in range(len(grid))
     ]
     found = [int(np.argmax(change)) if grid[axis] > 1 else -1 for axis, change in enumerate(changes)]
-    left = iter(sorted(set(range(len(grid))) - set(found)))
-    return tuple(coordinate if coordinate >= 0 else next(left) for coordinate in found)
+    left = sorted(set(range(len(grid))) - set(found))
+    return tuple([coordinate if coordinate >= 0 else left.pop(0) for coordinate in found])
 
 
 def _lines(points: FloatArray, grid: GridShape, axes: tuple[int, ...]) -> tuple[list[FloatArray], Any]:

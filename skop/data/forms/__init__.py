@@ -26,7 +26,10 @@ _NAMED = {name: form for form in FORMS for name in (form.name, form.container)}
 def form_of(given: Any) -> Form:
     """Return the form of an argument, X or y."""
     samples = as_list(given)
-    return next(form for form in FORMS if form.matches(samples))
+    for form in FORMS:
+        if form.matches(samples):
+            break
+    return form
 
 
 def form_named(name: str) -> Form:

@@ -167,8 +167,9 @@ class FitSession:
         train, self.valid = self._split()
         model._check_samples(data)
         self._prepare(train)
-        if not model.surrogate_.has_base_on_points:
-            warn_of_resampling(model.spec_.resampler, "use LaMORegressor without grid")
+        resampler = model.spec_.resampler
+        if resampler is not None and not model.surrogate_.has_base_on_points:
+            warn_of_resampling(resampler, "use LaMORegressor without grid")
         self.held = self.valid
         if self.base.unseen is not None and (self.held is None or len(self.held) < HELD_OUT[0]):
             # A validation of few samples does not tell how much of a correction is right.
@@ -616,13 +617,13 @@ def _check_single_precision(scalers: Scalers) -> None:
     least, most = _IN_SINGLE_PRECISION
     held = [scaler for scaler in (scalers.target, scalers.scalars) if scaler is not None]
     # Logarithms are computed in double precision.
-    largest = max((float(scaler.size_.max()) for scaler in held if scaler.function is None), default=0.0)
+    largest = max([float(scaler.size_.max()) for scaler in held if scaler.function is None], default=0.0)
     if largest > most or 0 < largest < least:
         raise FieldDataError(
             f"y has the size {largest:.1e}, which single precision cannot hold in a training; expected {least:g} to "
             f"{most:g}. Take another unit, set dtype='float64', or check fill values."
         )
-    offset = max(scaler.offset_ for scaler in held)
+    offset = max([scaler.offset_ for scaler in held])
     if offset > _TOO_FAR_FROM_ZERO:
         what = "the logarithm of y" if scalers.learns_logarithms else "y"
         remedy = "set target_transform=None" if scalers.learns_logarithms else "subtract the mean from y"
