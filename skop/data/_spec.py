@@ -255,6 +255,21 @@ class DataSpec:
             resampler=None,
         )
 
+    @property
+    def output_names(self) -> list[str]:
+        """Names of the output channels and scalars, each of which occurs once."""
+        form, unique = self.target_form, list[str]()
+        for prefix, named, count in (
+            ("channel", form.channel_names, self.n_outputs),
+            ("scalar", form.scalar_names, self.n_scalars),
+        ):
+            names = [*named] if named else [f"{prefix} {number}" for number in range(count)]
+            for number, name in enumerate(names if count else ()):
+                # Components of one field of a mesh may have the name of another.
+                is_unique = names.count(name) == 1 and name not in unique
+                unique.append(name if is_unique else f"{name} ({prefix} {number})")
+        return unique
+
     def differences(self, other: DataSpec) -> str:
         """Say in words in what other data differ.
 

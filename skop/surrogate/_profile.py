@@ -18,6 +18,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from skop._optional import import_optional
 from skop._typing import FloatArray, IntArray
 from skop.data import Extremes, TrainingData, boxes
 
@@ -108,6 +109,17 @@ def in_order(names: Sequence[Any]) -> str:
     if len(names) > NAMED:
         words.append(f"{len(names) - NAMED} more")
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
+
+
+def table_of(found: Sequence[Finding], files: Sequence[str] | None) -> Any:
+    """Findings on one sample each, or on all, as a DataFrame with a row each; files are those of the samples."""
+    numbers = ("what", "value", "lowest", "highest", "excess")
+    rows = [item.samples[0] if item.samples else None for item in found]
+    columns = {"sample": rows} | {name: [getattr(item, name) for item in found] for name in numbers}
+    table = import_optional("pandas", purpose="return a table").DataFrame(columns)
+    if files is not None:
+        table.insert(1, "file", [None if row is None else files[row] for row in rows])
+    return table.astype({"sample": "Int64"})
 
 
 def labels_of(kind: str, names: Sequence[Any] | None, count: int) -> list[str]:

@@ -352,9 +352,9 @@ class AutoRegressor(FieldRegressor):
         """
         if not return_std:
             return super().predict(X, coords, params=params)
-        with each_warning_once():
-            inputs, points, meshes = self._read_query(X, coords, params)
-            is_told = self._warn_if_outside(inputs, X)
+
+        def ask(inputs: FieldSet, points: Any) -> tuple[list[Predictions], FieldSet]:
+            """Predict with a spread."""
             found = self._with_spread(inputs, points)
             if found is None:
                 raise FieldDataError(
@@ -362,10 +362,9 @@ class AutoRegressor(FieldRegressor):
                     "without any; fit with candidates that have one, such as EnsembleRegressor."
                 )
             (mean, places), (spread, _) = found
-            self._warn_if_far(mean, is_told=is_told)
-            labels = self._labels(X)
-            shown = self._restore(mean, places, meshes, labels)
-            return shown, self._restore_spread(shown, spread, places, meshes, labels)
+            return [mean, spread], places
+
+        return self._answered(X, coords, params, ask)
 
     def _call(self, inputs: FieldSet, coords: Any, **options: Any) -> list[tuple[Predictions, FieldSet]]:
         """Results of the chosen model at points, or where it predicts by itself, and their points."""
