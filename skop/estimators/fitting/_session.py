@@ -37,7 +37,14 @@ from skop.estimators.fitting._callbacks import EpochCallbacks
 from skop.estimators.fitting._checkpoint import FitCheckpoints
 from skop.estimators.fitting._cost import cheaper_settings
 from skop.estimators.fitting._monitors import HELD_OUT, BaseMonitor, OverfittingMonitor
-from skop.estimators.fitting._objective import Errors, SampleErrors, loss_name, objective_of, validation_error
+from skop.estimators.fitting._objective import (
+    Errors,
+    SampleErrors,
+    loss_name,
+    objective_of,
+    trainer_config,
+    validation_error,
+)
 from skop.estimators.fitting._session_base import SessionBase
 from skop.exceptions import FieldDataError, SkopWarning, TrainingDivergedError, warn
 from skop.losses import SobolevLoss
@@ -66,13 +73,8 @@ from skop.training import (
 )
 from skop.training._runtime import isolated_randomness, pick_device, pick_dtype, thread_limit
 
-__all__ = ["FitSession", "check_logarithms", "trainer_config"]
+__all__ = ["FitSession", "check_logarithms"]
 
-#: Number of points, and least and largest number of samples, of a mini-batch for ``batch_size="auto"``. On point sets
-#: most layers act on single points, so small batches already give gradients of low variance and allow more steps.
-_BATCHES = {"grid": (2**13, 8, 16), "structured": (2**12, 1, 8), "points": (2**12, 1, 8)}
-#: Lower the least number of samples so that a mini-batch has at most this number of points, to bound the memory.
-_LARGEST_BATCH_POINTS = 2**17
 #: Warn of a fit in single precision if the mean of y exceeds this multiple of its standard deviation: it then loses a
 #: thousandth of the variation.
 _TOO_FAR_FROM_ZERO = 1e4
@@ -560,34 +562,6 @@ class FitSession:
             if end is not None and trainer.network is not model.module_:
                 end = _without_base(end, model.module_)
             model._earlier = EarlierTraining(model.n_iter_, seconds, end, self.valid)
-
-
-def trainer_config(model: Any, points: FieldSet, plan: TrainingPlan) -> TrainerConfig:
-    """Convert the parameters of an operator to settings of the trainer, for samples with these points."""
-    training, n_samples = model._options("training"), len(points) // plan.group_size
-    batch_size = model.batch_size
-    if isinstance(batch_size, str):
-        # Tables: as scikit-learn's multilayer perceptron. Fields: few enough samples for several steps in an epoch
-        # and for the memory.
-        together = plan.group_size if plan.grouping == "together" else 1
-        n_points = min(int(np.ceil(points.n_points.mean())), training.subsample_points or np.inf)
-        n_together, least, largest = _BATCHES[model.geometry_]
-        fields = max(int(n_together // n_points), min(least, int(_LARGEST_BATCH_POINTS // n_points)))
-        fields = min(largest, fields) // together
-        table = model.spec_.has_features
-        batch_size = min(200, n_samples) if table else max(1, min(fields, n_samples // 8))
-        batch_size = batch_size if table else model._largest_batch(batch_size, points)
-    return TrainerConfig(
-        max_iter=int(model.max_iter),
-        batch_size=int(batch_size),
-        learning_rate=float(model.learning_rate_init),
-        training=type(training)(**training.values()),
-        weight_decay=float(model.weight_decay),
-        max_time=None if model.max_time is None else float(model.max_time),
-        group_size=plan.group_size,
-        grouping=plan.grouping,
-        keep_end=model.warm_start,
-    )
 
 
 def check_logarithms(model: Any, targets: Targets, used: IntArray) -> None:

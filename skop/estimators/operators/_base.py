@@ -28,8 +28,9 @@ from skop.estimators._options import SymmetryOptions
 from skop.estimators.files._file_checks import Held, checks
 from skop.estimators.fitting._base_model import BaseModel
 from skop.estimators.fitting._callbacks import EpochCallbacks
-from skop.estimators.fitting._checkpoint import FitCheckpoints, described_fit
+from skop.estimators.fitting._checkpoint import FitCheckpoints
 from skop.estimators.fitting._cost import CostEstimate, MeasuresCost, cheaper_settings
+from skop.estimators.fitting._fingerprint import described_fit
 from skop.estimators.fitting._session import FitSession
 from skop.estimators.fitting._session_base import why_no_base
 from skop.estimators.operators._export import export_estimator
