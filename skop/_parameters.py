@@ -47,6 +47,34 @@ class Choice(StrOptions):
         self.words = words
 
 
+class _OneOfParts(HasMethods):
+    """Parts of some classes; a base class stands for the parts that derive from it.
+
+    Parameters
+    ----------
+    *kinds : type
+        Allowed classes.
+    """
+
+    def __init__(self, *kinds: type[Part]) -> None:
+        # scikit-learn takes constraints of its own classes only.
+        super().__init__(["get_params"])
+        self.kinds = kinds
+
+    def is_satisfied_by(self, val: Any) -> bool:
+        """Whether a value is such a part."""
+        return isinstance(val, self.kinds)
+
+    def __str__(self) -> str:
+        names = []
+        for kind in self.kinds:
+            # A class that a user derived is not one of the choices that a message can name.
+            own = [each for each in kind.__subclasses__() if each.__module__.startswith("skop.")] or [kind]
+            # Public names are those of the package around a private module.
+            names += [f"{each.__module__.partition('._')[0]}.{each.__name__}()" for each in own]
+        return names[0] if len(names) == 1 else f"one of {', '.join(names)}"
+
+
 def Whole(lowest: int, highest: int | None = None) -> Interval:
     """Return the constraint of a whole number, bounds included.
 
@@ -167,6 +195,12 @@ def _word(item: Any, is_alone: bool) -> str:
     return "None" if item is None else _KINDS[item]
 
 
+def _constraints(allowed: list[Any]) -> list[Any]:
+    """What is allowed, with the classes of parts as one constraint, the first."""
+    kinds = [item for item in allowed if isinstance(item, type) and issubclass(item, Part)]
+    return [_OneOfParts(*kinds), *(item for item in allowed if item not in kinds)] if kinds else allowed
+
+
 def _fields(cls: Any) -> tuple[Any, ...]:
     """Parameters of a class or an object of it."""
     return fields(cls)
@@ -188,7 +222,7 @@ class Parametrised:
                 f"{cls.__name__}.{plain[0]} is a field without documentation and checks; write it as "
                 f"skop.parts.param(..., default=..., text=...), or as a ClassVar if it is no parameter."
             )
-        cls._parameter_constraints = {each.name: each.metadata["allowed"] for each in _fields(cls)}
+        cls._parameter_constraints = {each.name: _constraints(each.metadata["allowed"]) for each in _fields(cls)}
         # Under `python -OO` there are no docstrings.
         if cls.__doc__ is not None:
             cls.__doc__ = _documented(cls)
@@ -309,13 +343,13 @@ class HasParts(Parametrised):
     def _as_part(cls, name: str, given: Any) -> Any:
         """Return the value of a parameter as a part; a sequence is the first parameter of its only kind."""
         allowed = cls._parameter_constraints[name]
-        kinds = [kind for kind in allowed if isinstance(kind, type) and issubclass(kind, Part)]
-        if isinstance(given, tuple(kinds)):
+        parts: _OneOfParts = next(each for each in allowed if isinstance(each, _OneOfParts))
+        if parts.is_satisfied_by(given):
             return given
         if any(isinstance(other, SequenceOf) for other in allowed):
-            return kinds[0](**{_fields(kinds[0])[0].name: given})
-        words = ", ".join(f"{kind.__name__}(...)" for kind in kinds)
-        raise ValueError(f"{name} is {given!r}; expected {words}, or None for the default.")
+            kind = parts.kinds[0]
+            return kind(**{_fields(kind)[0].name: given})
+        raise ValueError(f"{name} is {given!r}; expected {parts}, or None for the default.")
 
     @classmethod
     def _with_own_parts(cls, parameters: dict[str, Any]) -> Self:

@@ -8,7 +8,9 @@ from skop.data._fieldset import FieldSet
 from skop.data._fieldset import iterate_coords as iterate_coords
 from skop.data._fieldset import iterate_rows as iterate_rows
 from skop.data._fieldset import piece_length as piece_length
-from skop.data._grid import find_grid, grid_spacing, unit_grid
+from skop.data._grid import find_grid as find_grid
+from skop.data._grid import grid_spacing as grid_spacing
+from skop.data._grid import unit_grid
 from skop.data._loading import Batch as Batch
 from skop.data._loading import FieldLoader as FieldLoader
 from skop.data._mesh_cells import carry_cell_data as carry_cell_data
@@ -17,7 +19,8 @@ from skop.data._mesh_files import is_mesh_input as is_mesh_input
 from skop.data._mesh_files import write_mesh as write_mesh
 from skop.data._mesh_predictions import attach_beside as attach_beside
 from skop.data._mesh_predictions import attach_predictions
-from skop.data._meshes import MeshSamples, read_meshes
+from skop.data._meshes import MeshSamples as MeshSamples
+from skop.data._meshes import read_meshes
 from skop.data._pairing import Labels as Labels
 from skop.data._pairing import check_index as check_index
 from skop.data._pairing import pair_rows as pair_rows
@@ -64,12 +67,9 @@ __all__ = [
     "DataSpec",
     "FieldSet",
     "GridResampler",
-    "MeshSamples",
     "MeshSeries",
     "ScalingOptions",
     "attach_predictions",
-    "find_grid",
-    "grid_spacing",
     "interpolate_fields",
     "read_mesh_series",
     "read_meshes",

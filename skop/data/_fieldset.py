@@ -693,7 +693,7 @@ def _point_axes(coords: tuple[int, ...], values: tuple[int, ...]) -> tuple[tuple
     if len(values) < 3:
         raise FieldDataError(
             f"values must have shape (n_samples, *points, channels), got {values}; add the missing axes, for "
-            "example values[..., None] for one channel."
+            "example values[..., None] for one channel, or values[None] for one sample."
         )
     points = values[1:-1]
     candidates = [(coords[:-1], True)]

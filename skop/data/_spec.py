@@ -65,11 +65,10 @@ class Targets:
     elsewhere: bool = False
 
     def __post_init__(self) -> None:
-        sizes = {len(part) for part in (self.field, self.scalars) if part is not None}
-        if len(sizes) != 1:
-            raise FieldDataError(
-                f"targets need a field, scalars, or both of equal length; got lengths {sorted(sizes)}."
-            )
+        held = [part for part in (self.field, self.scalars) if part is not None]
+        if not held or (len(held) > 1 and len(held[0]) != len(held[1])):
+            sizes = sorted(map(len, held))
+            raise FieldDataError(f"targets need a field, scalars, or both of equal length; got lengths {sizes}.")
 
     def __len__(self) -> int:
         return len(self.scalars) if self.field is None else len(self.field)  # type: ignore[arg-type]

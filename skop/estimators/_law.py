@@ -25,6 +25,7 @@ from skop.estimators.files._persistence import KNOWN
 from skop.estimators.fitting._checkpoint import passed_on
 from skop.estimators.selection._search import Samples
 from skop.exceptions import FieldDataError, each_warning_once
+from skop.surrogate._predictions import combined
 
 __all__ = ["LawRegressor"]
 
@@ -294,12 +295,7 @@ class LawRegressor(WrappingRegressor):
         def ask(inputs: FieldSet, points: Any) -> tuple[list[Predictions], FieldSet]:
             """Ask for a band, of which a negative factor exchanges the bounds."""
             (mean, *ends), places = self._asked(inputs, points, "predict_interval", sample_weight=sample_weight)
-            pairs = [[getattr(end, kind) for end in ends] for kind in ("fields", "scalars")]
-            bounds = [
-                Predictions(*(None if pair[0] is None else choose(*pair) for pair in pairs))
-                for choose in (np.minimum, np.maximum)
-            ]
-            return [mean, *bounds], places
+            return [mean, combined(np.minimum, *ends), combined(np.maximum, *ends)], places
 
         return self._answered(X, coords, params, ask)
 

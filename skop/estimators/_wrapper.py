@@ -24,7 +24,7 @@ __all__ = ["WrappingRegressor", "as_input", "as_predictions", "asked", "continue
 
 
 class WrappingRegressor(MetaEstimatorMixin, FieldRegressor):
-    """Base class of the estimators around another one, which is their parameter `estimator`.
+    """Base class of the estimators around another one, which is their parameter `estimator`, or chosen by their fit.
 
     A subclass defines `fit`, which stores the fitted one as `estimator_`. Where this one gets other samples than X, or
     its predictions are not those of the subclass, it overrides `_asked`.

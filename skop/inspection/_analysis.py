@@ -9,12 +9,12 @@ import torch
 
 from skop._typing import GridShape
 from skop.data import FieldSet
-from skop.estimators.operators._base import OperatorRegressor
+from skop.estimators.operators._operator import OperatorRegressor
 from skop.exceptions import FieldDataError
 from skop.modules import observe_features
 from skop.surrogate._correction import CorrectionNetwork
 
-__all__ = ["each_batch", "named", "network_name", "noted", "read_samples", "take"]
+__all__ = ["each_batch", "named", "network_name", "noted", "on_shared_points", "read_samples", "take"]
 
 T = TypeVar("T")
 
@@ -35,6 +35,12 @@ def take(value: Any, rows: Any) -> Any:
     if hasattr(value, "iloc"):
         return value.iloc[rows]
     return [value[row] for row in rows] if isinstance(value, list) else value[rows]
+
+
+def on_shared_points(inputs: FieldSet) -> bool:
+    """Whether all samples are on the same points, which meshes without fields, for one, repeat for each sample."""
+    coords = inputs.coords
+    return inputs.shared_coords or (not inputs.is_ragged and bool((coords == coords[:1]).all()))
 
 
 def read_samples(estimator: Any, X: Any, *, resample: bool = True, on_grid_for: str | None = None) -> FieldSet:

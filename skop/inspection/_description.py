@@ -14,7 +14,7 @@ import numpy as np
 from skop._typing import IntArray
 from skop.data import FieldSet, MeshRun, TrainingData, find_runs, is_mesh_series, read, read_frames
 from skop.exceptions import FieldDataError
-from skop.inspection._analysis import named, take
+from skop.inspection._analysis import named, on_shared_points, take
 from skop.surrogate._profile import ROUNDING, Finding, Profile, in_order
 
 __all__ = ["ChannelSummary", "DataDescription", "Finding", "describe_data", "describe_runs"]
@@ -209,7 +209,7 @@ def describe_runs(
     kept, findings = list(range(len(runs))), list[Finding]()
     try:
         frames, samples = read_frames(runs, fields, n_frames=n_frames, cell_data=cell_data)
-    except FieldDataError as error:
+    except FieldDataError:
         failures = [_failure_of(run, fields, n_frames, cell_data) for run in runs]
         kept = [row for row, failure in enumerate(failures) if failure is None]
         findings += [
@@ -218,7 +218,7 @@ def describe_runs(
             if text is not None
         ]
         if not kept or not findings:
-            raise error
+            raise
         frames, samples = read_frames([runs[row] for row in kept], fields, n_frames=n_frames, cell_data=cell_data)
     X = _frames_as_points(frames, n_frames, samples.fields.channel_names)
     X = X if params is None else X.with_params(np.asarray(params, dtype=float)[kept])
@@ -289,13 +289,19 @@ def _findings_on_times(runs: Sequence[MeshRun]) -> list[Finding]:
     found = []
     counts = [len(run.times) for run in runs]
     if min(counts) < max(counts):
-        text = f"runs have {min(counts)} to {max(counts)} frames; a fit needs as many in all, and only the first "
-        found.append(Finding("problem", f"{text}{min(counts)} were looked at"))
+        text = (
+            f"runs have {min(counts)} to {max(counts)} frames; a fit needs as many in all, and only the first "
+            f"{min(counts)} were looked at"
+        )
+        found.append(Finding("problem", text))
     steps = np.concatenate([np.diff(run.times) for run in runs])
     # Times in files have few digits.
     if len(steps) and steps.max() > 1.05 * steps.min():
-        text = f"frames are {steps.min():g} to {steps.max():g} apart in time; a rollout learns one step, whatever its "
-        found.append(Finding("notice", f"{text}length: use equal steps, or TimeConditionedRegressor"))
+        text = (
+            f"frames are {steps.min():g} to {steps.max():g} apart in time; a rollout learns one step, whatever its "
+            "length: use equal steps, or TimeConditionedRegressor"
+        )
+        found.append(Finding("notice", text))
     first, count = runs[0].times, min(counts)
     slack = ROUNDING * float(np.ptp(first))
     if any(np.abs(run.times[:count] - first[:count]).max() > slack for run in runs):
@@ -337,12 +343,6 @@ def _finite_samples(value: Any) -> Any:
     return None
 
 
-def _are_on_shared_points(inputs: FieldSet) -> bool:
-    """Whether all samples are on the same points, which meshes without fields repeat for each sample."""
-    coords = inputs.coords
-    return inputs.shared_coords or (not inputs.is_ragged and bool((coords == coords[:1]).all()))
-
-
 def _form(data: TrainingData, counts: IntArray) -> str:
     """What the data are, in words."""
     spec = data.spec
@@ -352,7 +352,7 @@ def _form(data: TrainingData, counts: IntArray) -> str:
     where = f"in {spec.n_dims}-D"
     if spec.grid_shape is not None:
         places = f"on a grid of {' x '.join(map(str, spec.grid_shape))} points {where}"
-    elif _are_on_shared_points(data.inputs):
+    elif on_shared_points(data.inputs):
         places = f"on {counts[0]} shared points {where}"
     else:
         span = f"{counts[0]} to {counts[-1]}" if counts[0] != counts[-1] else f"{counts[0]}"
@@ -372,7 +372,7 @@ def _advice(data: TrainingData, counts: IntArray, *, has_targets: bool) -> dict[
             "a Gaussian process, PODRegressor(regressor='gaussian_process'), or trees of scikit-learn; neural "
             "operators have no advantage on plain tables"
         )
-    elif spec.n_fields == 0 and _are_on_shared_points(data.inputs):
+    elif spec.n_fields == 0 and on_shared_points(data.inputs):
         advice["estimator"] = (
             "PODRegressor first, which takes seconds; then LaMORegressor, where fields move or jump with the parameters"
         )

@@ -16,7 +16,7 @@ from skop._optional import import_optional
 from skop._typing import FloatArray, GridShape, IntArray
 from skop.data import FieldSet
 from skop.exceptions import FieldDataError
-from skop.inspection._analysis import each_batch, network_name, read_samples
+from skop.inspection._analysis import each_batch, network_name, on_shared_points, read_samples
 from skop.inspection._display import Display, draw_map, set_aspect
 
 __all__ = ["ReceptiveFieldDisplay", "receptive_field"]
@@ -109,14 +109,12 @@ def _read_grid(estimator: Any, X: Any, layer: int | None) -> FieldSet:
 
 def _shared_points(inputs: FieldSet) -> FloatArray:
     """Return the points (P, d) of the grid that all samples share."""
-    if inputs.shared_coords:
-        return inputs.coords
-    if not (inputs.coords == inputs.coords[:1]).all():
+    if not on_shared_points(inputs):
         raise FieldDataError(
             "the samples of X have different grids, over which a receptive field cannot be averaged; pass samples of "
             "one grid, such as X[[0]]."
         )
-    return inputs.coords[0]
+    return inputs.coords if inputs.shared_coords else inputs.coords[0]
 
 
 def _find_point(point: Any, coords: FloatArray, shape: GridShape) -> tuple[int, ...]:

@@ -179,8 +179,9 @@ def write_report(
     if estimator is not None and X is not None and y is not None:
         evaluation = evaluate(estimator, X, y, names=names)
     if comparison is None:
-        both = train is not None and evaluation is not None
-        comparison = compare_models({}, train, (X, y), names=names) if both and train is not None else []
+        comparison = []
+        if train is not None and evaluation is not None:
+            comparison = compare_models({}, train, (X, y), names=names)
     if description is None and (train is not None or X is not None):
         described, called = (train, train_names) if train is not None else ((X, y), names)
         description = describe_data(*described, names=called, parameter_names=parameter_names)

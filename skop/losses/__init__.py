@@ -7,8 +7,9 @@ the batch, so a sample's share does not depend on how many points its batch mate
 """
 
 import skop._openmp  # noqa: F401 - before anything that imports torch
-from skop.losses._base import TrainingLoss
-from skop.losses._losses import GradientRelativeL2Loss, MSELoss, RelativeL2Loss, SobolevLoss, get_loss
+from skop.losses._losses import GradientRelativeL2Loss, MSELoss, RelativeL2Loss, SobolevLoss
+from skop.losses._losses import get_loss as get_loss
+from skop.losses._training_loss import TrainingLoss
 
 __all__ = [
     "GradientRelativeL2Loss",
@@ -16,5 +17,4 @@ __all__ = [
     "RelativeL2Loss",
     "SobolevLoss",
     "TrainingLoss",
-    "get_loss",
 ]

@@ -14,7 +14,6 @@ from torch import Tensor
 
 from skop._typing import GridShape
 from skop.exceptions import FieldDataError
-from skop.losses._base import NORM_FLOOR, Reduction, TrainingLoss, check_gradient_weight, check_reduction
 from skop.losses._differences import (
     check_grid,
     check_neighbours,
@@ -26,6 +25,7 @@ from skop.losses._differences import (
     sample_norm,
     zero_padded_difference,
 )
+from skop.losses._training_loss import NORM_FLOOR, Reduction, TrainingLoss, check_gradient_weight, check_reduction
 
 __all__ = ["GradientRelativeL2Loss", "MSELoss", "RelativeL2Loss", "SobolevLoss", "get_loss"]
 

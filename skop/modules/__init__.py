@@ -4,12 +4,19 @@
 """
 
 import skop._openmp  # noqa: F401 - before anything that imports torch
-from skop.modules._attention import AttentionMixer, FourierAttention, GalerkinAttention, SoftmaxAttention
+from skop.modules._attention import AttentionMixer as AttentionMixer
+from skop.modules._attention import FourierAttention as FourierAttention
+from skop.modules._attention import GalerkinAttention as GalerkinAttention
 from skop.modules._attention import NormalizedLinearAttention as NormalizedLinearAttention
-from skop.modules._blocks import FeedForward, PointBlock, PooledHead, PreNormBlock, ResidualDropout
+from skop.modules._attention import SoftmaxAttention as SoftmaxAttention
+from skop.modules._blocks import FeedForward, PointBlock, PreNormBlock, ResidualDropout
+from skop.modules._blocks import PooledHead as PooledHead
 from skop.modules._blocks import set_drop_path as set_drop_path
-from skop.modules._conv import ConvHead, ConvStem, LocalConvolution
-from skop.modules._feature_maps import note_features, observe_features
+from skop.modules._conv import ConvHead as ConvHead
+from skop.modules._conv import ConvStem as ConvStem
+from skop.modules._conv import LocalConvolution as LocalConvolution
+from skop.modules._feature_maps import note_features
+from skop.modules._feature_maps import observe_features as observe_features
 from skop.modules._geometric_scan import CORRECTION_PLACES as CORRECTION_PLACES
 from skop.modules._geometric_scan import RECURRENCES as RECURRENCES
 from skop.modules._geometric_scan import GeometricScanMixer
@@ -17,18 +24,21 @@ from skop.modules._geometric_scan import check_correction as check_correction
 from skop.modules._grid_ssd import ACTIVATIONS as ACTIVATIONS
 from skop.modules._grid_ssd import GridSSDMixer
 from skop.modules._latent_attention import LatentAttentionBlock
-from skop.modules._latent_tokens import LatentBlock, LatentPooling
+from skop.modules._latent_tokens import LatentBlock
+from skop.modules._latent_tokens import LatentPooling as LatentPooling
 from skop.modules._mixer import Probe as Probe
 from skop.modules._mixer import Stream, TokenMixer
 from skop.modules._neighbours import Neighbours as Neighbours
 from skop.modules._neighbours import find_neighbours as find_neighbours
-from skop.modules._patch import PatchEmbedding, PatchUnembedding
+from skop.modules._patch import PatchEmbedding as PatchEmbedding
+from skop.modules._patch import PatchUnembedding as PatchUnembedding
 from skop.modules._patch import automatic_patch_size as automatic_patch_size
 from skop.modules._patch import token_grid as token_grid
 from skop.modules._point_order import POINT_ORDERS as POINT_ORDERS
 from skop.modules._point_order import point_codes as point_codes
 from skop.modules._point_order import sort_points as sort_points
-from skop.modules._positional_encoding import CoordinatePositionalEncoding, LearnedPositionalEncoding
+from skop.modules._positional_encoding import CoordinatePositionalEncoding as CoordinatePositionalEncoding
+from skop.modules._positional_encoding import LearnedPositionalEncoding as LearnedPositionalEncoding
 from skop.modules._s6 import S6Mixer
 from skop.modules._scan_directions import DIRECTION_ORDERS as DIRECTION_ORDERS
 from skop.modules._scan_directions import LINE_DIRECTIONS as LINE_DIRECTIONS
@@ -36,42 +46,27 @@ from skop.modules._scan_directions import SCAN_DIRECTIONS as SCAN_DIRECTIONS
 from skop.modules._scan_directions import direction_paths as direction_paths
 from skop.modules._scan_directions import direction_set
 from skop.modules._sequence_ssd import BidirectionalSSDMixer, HydraMixer
-from skop.modules._spectral import SpectralConvolution
+from skop.modules._spectral import SpectralConvolution as SpectralConvolution
 from skop.modules._takenaka_malmquist import TRANSFORMS as TRANSFORMS
 from skop.modules._takenaka_malmquist import Poles, PrintedExpansions, TakenakaMalmquistMixer
 
 __all__ = [
-    "AttentionMixer",
     "BidirectionalSSDMixer",
-    "ConvHead",
-    "ConvStem",
-    "CoordinatePositionalEncoding",
     "FeedForward",
-    "FourierAttention",
-    "GalerkinAttention",
     "GeometricScanMixer",
     "GridSSDMixer",
     "HydraMixer",
     "LatentAttentionBlock",
     "LatentBlock",
-    "LatentPooling",
-    "LearnedPositionalEncoding",
-    "LocalConvolution",
-    "PatchEmbedding",
-    "PatchUnembedding",
     "PointBlock",
     "Poles",
-    "PooledHead",
     "PreNormBlock",
     "PrintedExpansions",
     "ResidualDropout",
     "S6Mixer",
-    "SoftmaxAttention",
-    "SpectralConvolution",
     "Stream",
     "TakenakaMalmquistMixer",
     "TokenMixer",
     "direction_set",
     "note_features",
-    "observe_features",
 ]

@@ -71,7 +71,8 @@ def automatic_patch_size(patch_size: int | str, grid_shape: GridShape) -> int:
     11
     """
     if not isinstance(patch_size, str):
-        return patch_size
+        # Products of NumPy's small integers overflow.
+        return int(patch_size)
     size = 2
     while prod(token_grid(grid_shape, (size,) * len(grid_shape))) > _AUTOMATIC_TOKENS:
         size += 1

@@ -12,32 +12,25 @@ from skop.networks._sequence_network import Points as Points
 from skop.networks._sequence_network import Queries as Queries
 from skop.networks._sequence_network import SequenceNetwork
 from skop.networks.amo import AMOPatchNetwork, AMOPointNetwork
-from skop.networks.deeponet import DeepONetNetwork
-from skop.networks.fno import FNONetwork
+from skop.networks.deeponet import DeepONetNetwork as DeepONetNetwork
+from skop.networks.fno import FNONetwork as FNONetwork
 from skop.networks.geomano import GeoMaNONetwork
 from skop.networks.lamo import LaMOPatchNetwork, LaMOPointNetwork
-from skop.networks.mno_galerkin import GalerkinNetwork
-from skop.networks.mno_gnot import GNOTNetwork
-from skop.networks.mno_oformer import OFormerNetwork
-from skop.networks.transolver import TransolverNetwork
-from skop.networks.unet import UNetNetwork
+from skop.networks.mno_galerkin import GalerkinNetwork as GalerkinNetwork
+from skop.networks.mno_gnot import GNOTNetwork as GNOTNetwork
+from skop.networks.mno_oformer import OFormerNetwork as OFormerNetwork
+from skop.networks.transolver import TransolverNetwork as TransolverNetwork
+from skop.networks.unet import UNetNetwork as UNetNetwork
 
 __all__ = [
     "AMOPatchNetwork",
     "AMOPointNetwork",
-    "DeepONetNetwork",
-    "FNONetwork",
-    "GNOTNetwork",
-    "GalerkinNetwork",
     "GeoMaNONetwork",
     "LaMOPatchNetwork",
     "LaMOPointNetwork",
-    "OFormerNetwork",
     "OperatorNetwork",
     "Outputs",
     "PatchNetwork",
     "PointNetwork",
     "SequenceNetwork",
-    "TransolverNetwork",
-    "UNetNetwork",
 ]

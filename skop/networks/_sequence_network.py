@@ -169,6 +169,11 @@ class SequenceNetwork(OperatorNetwork):
     ) -> None:
         super().__init__()
         host._validate_params()
+        if open_ := [name for name, value in host.values().items() if value == "auto"]:
+            raise ValueError(
+                f"{type(host).__name__} has {open_[0]}='auto', which depends on how the points lie; pass a copy for a "
+                "geometry, such as host.on('grid'), host.on('structured') or host.on('points')."
+            )
         if n_dims not in (1, 2, 3):
             raise ValueError(f"n_dims={n_dims}; expected points in 1, 2 or 3 dimensions.")
         self.needs_grid = on_grid or host.kernel_size > 1

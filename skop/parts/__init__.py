@@ -5,7 +5,8 @@ names such as ``mixer__d_state``.
 """
 
 import skop._openmp  # noqa: F401 - before anything that imports torch
-from skop._parameters import Choice, Parametrised, Part, Whole, param
+from skop._parameters import Choice, Part, Whole, param
+from skop._parameters import Parametrised as Parametrised
 from skop.parts._hosts import GNOT, GalerkinTransformer, Host, OFormer
 from skop.parts._mixers import (
     Attention,
@@ -19,7 +20,8 @@ from skop.parts._mixers import (
     RotaryAttention,
     TakenakaMalmquist,
 )
-from skop.parts._tokens import LatentAttention, LatentTokens, Patches, PointTokens
+from skop.parts._tokens import LatentAttention, LatentTokens, Patches
+from skop.parts._tokens import PointTokens as PointTokens
 
 __all__ = [
     "GNOT",
@@ -37,10 +39,8 @@ __all__ = [
     "Mamba2",
     "Mixer",
     "OFormer",
-    "Parametrised",
     "Part",
     "Patches",
-    "PointTokens",
     "RotaryAttention",
     "TakenakaMalmquist",
     "Whole",

@@ -6,7 +6,7 @@
 import skop._openmp  # noqa: F401 - before anything that imports torch
 from skop.training._averaging import WeightAverage as WeightAverage
 from skop.training._config import History, TrainerConfig
-from skop.training._continuation import EarlierTraining
+from skop.training._continuation import EarlierTraining as EarlierTraining
 from skop.training._continuation import TrainingEnd as TrainingEnd
 from skop.training._continuation import fingerprint as fingerprint
 from skop.training._distributed import Group as Group
@@ -35,7 +35,6 @@ from skop.training._timing import EpochCost as EpochCost
 from skop.training._timing import measure_epoch as measure_epoch
 
 __all__ = [
-    "EarlierTraining",
     "History",
     "Monitor",
     "Muon",

@@ -36,6 +36,8 @@ FAILED = [
     ("Transolver", "points", {"geometry": "structured", "grid": "auto"}),
     ("MNO, oformer", "table", {"mixer": Mamba(ratio="learnable")}),
     ("AMO", "grid", {"patches": Patches(n_frequencies=0)}),
+    ("GeoMaNO", "box", {"patches": Patches(size=np.int8(3))}),
+    ("LaMO", "grid", {"input_fields": Patches(size=3)}),
     ("rollout", "grid", {"estimator__symmetries": skop.SymmetryOptions(names=("flip_x",), input_vectors=None)}),
 ]
 #: Values of parameters whose constraint does not say them, and of those that must stay as they are; those of parts by
@@ -119,7 +121,7 @@ def drawn(constraints, name, random):
 
 def part_of(constraints, random):
     """A part that a parameter takes, with its defaults; None if it takes none."""
-    kinds = tuple(rule for rule in constraints if isinstance(rule, type) and issubclass(rule, Part))
+    kinds = tuple(kind for rule in constraints for kind in getattr(rule, "kinds", ()))
     able = [kind for kind in PARTS if issubclass(kind, kinds)]
     return able[random.integers(len(able))]() if able else None
 

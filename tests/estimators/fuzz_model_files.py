@@ -228,7 +228,7 @@ def outcome(path, content, X, expected):
 
 def fuzz(cases, seed, folder, names=None, report=print):
     """Try a number of changed files, and count what became of them; what should not be is reported."""
-    files = sorted(FOLDER.glob("*.skop"))
+    files = sorted(FOLDER.rglob("*.skop"))
     models = []
     for file in files:
         if names and file.stem not in names:

@@ -3,10 +3,12 @@
     python tests/estimators/make_model_files.py [NAME ...]
 
 Later versions must load these files, so that files of users load too. They are written once and kept: names say which
-to write, of new operators. When the format of files changes, write new ones beside them under other names.
+to write, of new operators. When the format of files changes, write new ones beside them under other names. Those in
+`files/0.1.0` hold each estimator, and each part, as version 0.1.0 writes them; the others are older.
 """
 
 import sys
+from itertools import chain
 from pathlib import Path
 
 import meshio
@@ -40,7 +42,23 @@ from skop import (
     save,
 )
 from skop.data import unit_grid
-from skop.parts import GalerkinTransformer, GridSSD, Hydra, LatentTokens, Mamba, OFormer, Patches, TakenakaMalmquist
+from skop.parts import (
+    GNOT,
+    Attention,
+    GalerkinTransformer,
+    GeometricScan,
+    GridSSD,
+    Hydra,
+    LatentAttention,
+    LatentTokens,
+    LiteralExpansions,
+    Mamba,
+    Mamba2,
+    OFormer,
+    Patches,
+    RotaryAttention,
+    TakenakaMalmquist,
+)
 
 FOLDER = Path(__file__).with_name("files")
 SMALL = {"width": 8, "depth": 1, "max_iter": 2, "random_state": 0}
@@ -150,6 +168,52 @@ def estimators_without_a_network_or_around_others(random, points):
     yield "conformal_frozen", ConformalRegressor(fitted, coverage=0.5, random_state=0), own[6:], own[6:]
 
 
+def cases_of_0_1_0(random):
+    """Estimator, X and y of each file of version 0.1.0, as small as a file can be."""
+    tiny = {"max_iter": 1, "random_state": 0, "base": None}
+    small = tiny | {"width": 4, "depth": 1}
+    designs, points = random.random((10, 2)).round(3), random.random((6, 2)).round(3)
+    clouds = FieldSet(points, random.normal(size=(4, 6, 1)).round(3))
+    grid = FieldSet(unit_grid((4, 3)), random.normal(size=(4, 12, 1)).round(3), grid_shape=(4, 3))
+    frames = FieldSet(unit_grid((4, 3)), random.normal(size=(4, 12, 2)).round(3), grid_shape=(4, 3))
+    lines = FieldSet(points, (designs[:, None, 1:] * points[None, :, :1]).round(3))
+    patches = Patches(size=2, conv_channels=0)
+    tokens = {"n_tokens": 2, "n_heads": 1, "n_centred_heads": 0, "n_frequencies": 0}
+    scan = GridSSD(d_state=1, expand=1, path_weights="shared", kernel_size=1)
+    flipped = SymmetryOptions(names=("flip_x",))
+    yield "lamo_grid", LaMORegressor(**small, patches=patches, scan=scan, symmetries=flipped), grid, grid
+    own = {"training": TrainingOptions(ema_decay=None), "scaling": ScalingOptions(targets=None)}
+    latents = LatentTokens(**tokens, normalize=False)
+    model = LaMORegressor(**small | own | {"base": "linear"}, latents=latents, mixer=Mamba2(d_state=1, expand=1))
+    yield "lamo_points", model, designs, lines
+    scan = GeometricScan(d_state=1, expand=1, recurrence="grid", kernel_size=1)
+    yield "geomano_grid", GeoMaNORegressor(**small, patches=patches, mixer=scan), grid, grid
+    host = GalerkinTransformer(kernel_size=1, decoder="pointwise", decoder_width=4)
+    yield "mno_galerkin", MNORegressor(**small, host=host, mixer=Mamba(d_state=1, expand=1)), grid, grid
+    host, softmax = GNOT(mlp_depth=0), Attention(kind="softmax", n_heads=1)
+    yield "mno_gnot", MNORegressor(**small, host=host, mixer=softmax), clouds, clouds
+    host, rotary = OFormer(n_fourier=2, latent_width=4), RotaryAttention(n_heads=1, rotary_scales=2.0)
+    yield "mno_rotary", MNORegressor(**small, host=host, mixer=rotary), clouds, clouds
+    poles = TakenakaMalmquist(n_poles=2, d_state=2)
+    yield "amo_grid", AMORegressor(**small, patches=patches, mixer=poles), grid, grid
+    once = LatentAttention(**tokens)
+    yield "amo_printed", AMORegressor(**small, latents=once, mixer=LiteralExpansions()), clouds, clouds
+    yield "transolver_points", TransolverRegressor(**small, n_slices=2, n_heads=1), clouds, clouds
+    yield "deeponet_points", DeepONetRegressor(**tiny, width=2, n_basis=2), clouds, clouds
+    yield "unet_grid", UNetRegressor(**small | {"width": 2}), grid, grid
+    ridge = PODRegressor(regressor="ridge", n_components=1)
+    yield "pod_polynomial", PODRegressor(regressor="polynomial", n_components=1), designs, lines
+    yield "mean_field_table", MeanFieldRegressor(), designs, lines
+    candidates = [("mean", MeanFieldRegressor()), ("POD", ridge)]
+    yield "auto_pod", AutoRegressor(candidates=candidates, max_time=None, cv=2, random_state=0), designs, lines
+    yield "conformal_pod", ConformalRegressor(ridge, coverage=0.5, random_state=0), designs, lines
+    member = LaMORegressor(**small, patches=patches, scan=Hydra(d_state=1, expand=1))
+    yield "ensemble_hydra", EnsembleRegressor(member, n_members=1, random_state=0), grid, grid
+    yield "law_pod", LawRegressor(ridge, angles=[0], period=0.9, proportional_to=1), designs, lines
+    yield "rollout_pod", RolloutRegressor(ridge, window=1), grid, frames
+    yield "times_pod", TimeConditionedRegressor(ridge, times=[0.5, 1.0]), grid, frames
+
+
 def values_of(predicted):
     """Fields of a prediction of any form as an array."""
     if isinstance(predicted, list):
@@ -180,8 +244,9 @@ def inputs_of(path, estimator):
 
 
 if __name__ == "__main__":
-    FOLDER.mkdir(exist_ok=True)
-    for name, model, X, y in cases(np.random.default_rng(0)):
+    (FOLDER / "0.1.0").mkdir(exist_ok=True, parents=True)
+    new = ((f"0.1.0/{name}", *case) for name, *case in cases_of_0_1_0(np.random.default_rng(0)))
+    for name, model, X, y in chain(cases(np.random.default_rng(0)), new):
         if name not in (sys.argv[1:] or [name]):
             continue
         predicted = model.fit(X, y).predict(X)

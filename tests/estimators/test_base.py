@@ -13,12 +13,12 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import skop
-import skop.estimators.operators._base
+import skop.estimators.operators._operator
 import skop.surrogate._surrogate
 from skop import FieldSet, LaMORegressor, ScalingOptions
 from skop.data import Batch, unit_grid
 from skop.estimators.fitting._objective import trainer_config
-from skop.estimators.operators._base import OperatorRegressor
+from skop.estimators.operators._operator import OperatorRegressor
 from skop.exceptions import FieldDataError, SkopWarning, TrainingDivergedError
 from skop.losses import RelativeL2Loss
 from skop.metrics import neg_relative_l2_scorer

@@ -70,6 +70,27 @@ def test_a_tuple_comes_back_as_one(estimator, X):
     assert fields.shape == (6, 24, 1)
 
 
+#: A y of each form with points, and how its values are read.
+WITH_POINTS = {
+    "array": (VALUES[..., :1], lambda found: found),
+    "FieldSet": (SETS, lambda found: found.values),
+    "tuple": ((POINTS, VALUES[..., :1]), lambda found: found[1]),
+    "pairs": ([(POINTS, each) for each in VALUES[..., :1]], lambda found: np.stack([values for _, values in found])),
+}
+
+
+@pytest.mark.parametrize(("y", "read"), WITH_POINTS.values(), ids=WITH_POINTS)
+def test_a_single_sample_keeps_its_axis_and_comes_back_in_the_form_of_y(estimator, y, read):
+    model = estimator.fit((POINTS, VALUES), y)
+    expected = read(model.predict((POINTS, VALUES)))[:1]
+    for one in ((POINTS, VALUES[:1]), [(POINTS, VALUES[0])], FIELDS[:1]):
+        found = model.predict(one)
+        assert type(found) is type(y)
+        np.testing.assert_allclose(read(found), expected, rtol=1e-5, atol=1e-5)
+    with pytest.raises(FieldDataError, match=r"got \(24, 2\); .* or values\[None\] for one sample"):
+        model.predict((POINTS, VALUES[0]))
+
+
 def test_single_precision_targets_give_single_precision_fields(estimator):
     assert estimator.fit(GRIDS, GRIDS.astype(np.float32)).predict(GRIDS).dtype == np.float32
 

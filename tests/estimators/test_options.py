@@ -30,6 +30,7 @@ from skop.estimators.fitting._session import FitSession
 from skop.exceptions import SkopWarning
 from skop.modules import ResidualDropout, set_drop_path
 from skop.parts import (
+    GNOT,
     Attention,
     GalerkinTransformer,
     GeometricScan,
@@ -40,6 +41,7 @@ from skop.parts import (
     LiteralExpansions,
     Mamba,
     Mamba2,
+    OFormer,
     Part,
     Patches,
     RotaryAttention,
@@ -158,26 +160,35 @@ def test_the_part_that_is_meant_by_none_never_changes(kind):
 
 
 @pytest.mark.parametrize(
-    ("kind", "params", "words", "nested"),
+    ("kind", "params", "choices"),
     [
-        (LaMORegressor, {"mixer": "hydra"}, "'mixer' parameter .* instance of .*Mixer' or None. Got 'hydra'", "Mixer"),
-        (LaMORegressor, {"mixer": Patches()}, "instance of .*Mixer' or None. Got Patches", "Mixer"),
-        (LaMORegressor, {"mixer": LiteralExpansions()}, "instance of .*Mixer' or None. Got Literal", "Mixer"),
-        (LaMORegressor, {"latents": LatentAttention()}, "instance of .*LatentTokens' or None", "LatentTokens"),
-        (GeoMaNORegressor, {"mixer": Mamba()}, "instance of .*GeometricScan' or None", "GeometricScan"),
-        (AMORegressor, {"mixer": Hydra()}, "TakenakaMalmquist', .*LiteralExpansions' or None", "TakenakaMalmquist"),
-        (MNORegressor, {"host": "gnot"}, "GalerkinTransformer', .*GNOT', .*OFormer' or None", "GalerkinTransformer"),
-        (MNORegressor, {"host": Hydra()}, "GalerkinTransformer', .*GNOT', .*OFormer' or None", "GalerkinTransformer"),
-        (LaMORegressor, {"training": {"tol": 0}}, "instance of .*TrainingOptions' or None", "TrainingOptions"),
+        (LaMORegressor, {"mixer": "hydra"}, MIXERS),
+        (LaMORegressor, {"mixer": Patches()}, MIXERS),
+        (LaMORegressor, {"mixer": LiteralExpansions()}, MIXERS),
+        (LaMORegressor, {"latents": LatentAttention()}, [LatentTokens]),
+        (GeoMaNORegressor, {"mixer": Mamba()}, [GeometricScan]),
+        (AMORegressor, {"mixer": Hydra()}, [TakenakaMalmquist, LiteralExpansions]),
+        (MNORegressor, {"host": "gnot"}, [GalerkinTransformer, GNOT, OFormer]),
+        (MNORegressor, {"host": Hydra()}, [GalerkinTransformer, GNOT, OFormer]),
+        (LaMORegressor, {"training": {"tol": 0}}, [TrainingOptions]),
     ],
 )
-def test_a_part_of_another_class_is_refused_with_those_that_are_expected(kind, params, words, nested):
-    model, (name,) = kind(**SMALL, **params), params
-    with pytest.raises(ValueError, match=words):
-        model.fit(FIELDS, FIELDS)
+def test_a_part_of_another_class_is_refused_with_those_that_are_expected(kind, params, choices):
+    model, ((name, value),) = kind(**SMALL, **params), params.items()
     inner = next(each for each in kind().get_params() if each.startswith(f"{name}__"))
-    with pytest.raises(ValueError, match=rf"{name} is .*; expected .*{nested}\(\.\.\.\).*, or None for the default"):
-        model.set_params(**{inner: 1})
+    messages = []
+    for act in (lambda: model.fit(FIELDS, FIELDS), lambda: model.set_params(**{inner: 1})):
+        with pytest.raises(ValueError, match=re.escape(repr(value))) as caught:
+            act()
+        messages.append(str(caught.value))
+        assert "None" in messages[-1]
+    assert messages[0].startswith(f"The '{name}' parameter of {kind.__name__} must be ")
+    # What the messages name can be written so, and is accepted.
+    for message in messages:
+        named = [eval(code, {"skop": skop}) for code in re.findall(r"skop\.[\w.]+\(\)", message)]
+        assert {type(part) for part in named} == set(choices)
+        for part in named:
+            kind(**{name: part})._validate_params()
 
 
 def test_searches_reach_parts_that_were_not_given():
@@ -240,6 +251,31 @@ def test_a_parameter_without_effect_warns(X, y, name, value, words):
     model = LaMORegressor(**SMALL).set_params(**{name: value})
     with pytest.warns(SkopWarning, match=re.escape(f"{words} has no effect on points read as geometry")):
         model.fit(X, y)
+
+
+@pytest.mark.parametrize("kind", [LaMORegressor, AMORegressor])
+def test_latent_tokens_warn_of_parameters_that_the_data_or_the_depth_leave_without_effect(kind):
+    waves = kind(**SMALL, base=None, latents=LatentTokens(parameter_embedding="sinusoidal", n_tokens=4))
+    own = kind(**SMALL, latents=LatentTokens(shared=False, n_tokens=4))
+    for model, words in (
+        (waves, "latents__parameter_embedding='sinusoidal' has no effect without global parameters in X"),
+        (own, "latents__shared=False has no effect with depth=1"),
+    ):
+        with pytest.warns(SkopWarning, match=re.escape(words)):
+            model.fit(PAIRS, VALUES)
+    shared, plain = (
+        kind(**SMALL, latents=LatentTokens(n_tokens=4)),
+        clone(waves).set_params(latents__parameter_embedding="channels"),
+    )
+    for idle, same in ((own, shared), (waves, plain)):
+        for one, other in zip(idle.predict(PAIRS), same.fit(PAIRS, VALUES).predict(PAIRS), strict=True):
+            np.testing.assert_array_equal(one, other)
+    # They have one with global parameters, with several blocks, and where shared weights are drawn another way.
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", SkopWarning)
+        waves.fit(PAIRS, VALUES, params=np.random.default_rng(0).random((6, 1)))
+        own.set_params(depth=2).fit(PAIRS, VALUES)
+        own.set_params(depth=1, latents__weight_init="trunc_normal").fit(PAIRS, VALUES)
 
 
 def test_names_of_mesh_fields_warn_where_there_are_no_meshes():

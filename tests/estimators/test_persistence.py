@@ -32,9 +32,9 @@ from skop.data import unit_grid
 from skop.estimators.files._persistence import _digest, _read
 from skop.exceptions import ModelFileError, SkopWarning
 from skop.losses import GradientRelativeL2Loss, RelativeL2Loss, SobolevLoss, TrainingLoss
-from skop.parts import GNOT, Attention, GalerkinTransformer, Mamba, OFormer, RotaryAttention, TakenakaMalmquist
+from skop.parts import GNOT, Attention, GalerkinTransformer, Mamba, OFormer, Part, RotaryAttention, TakenakaMalmquist
 
-from .make_model_files import FOLDER, inputs_of, others_of, values_of
+from .make_model_files import FOLDER, cases_of_0_1_0, inputs_of, others_of, values_of
 
 
 class HuberLike(LinearRegression):
@@ -475,6 +475,19 @@ def test_notes_of_a_mesh_that_are_none_are_refused(tmp_path, info):
         skop.load(path)
 
 
+def test_a_fitted_pipeline_with_a_step_that_is_not_is_refused(tmp_path):
+    path = shutil.copy(FOLDER / "pipeline.skop", tmp_path)
+
+    def change(header, _):
+        scaler = state_of(header)["steps"][0]["tuple"][1]["state"]
+        for name in [name for name in scaler if name.endswith("_")]:
+            del scaler[name]
+
+    rewrite(path, change)
+    with pytest.raises(ModelFileError, match=r"steps of Pipeline in the file .*fitted transformers"):
+        skop.load(path)
+
+
 def state_of(header):
     return header["estimator"]["state"]
 
@@ -637,7 +650,8 @@ def test_options_and_parameters_of_the_network_that_came_later_have_their_defaul
     assert [*loaded.set_params(latents__n_tokens=7)._changed_since_fit()] == ["latents__n_tokens"]
 
 
-FILES = sorted(path.stem for path in FOLDER.glob("*.skop"))
+#: Names of the model files in the folder, those of version 0.1.0 with their folder.
+FILES = sorted(path.relative_to(FOLDER).as_posix().removesuffix(".skop") for path in FOLDER.rglob("*.skop"))
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -669,11 +683,20 @@ def test_the_patience_of_earlier_versions_is_an_option_of_the_training(tmp_path)
     assert skop.load(path).training.n_iter_no_change == 7
 
 
-def test_there_is_a_file_of_each_estimator():
-    """FNO needs a further package."""
+def test_there_is_a_file_of_version_0_1_0_of_each_estimator_and_of_each_part():
+    """FNO needs a further package, and base classes of parts are in no file."""
     public = {name for name in skop.__all__ if name.endswith("Regressor")}
-    held = {_read(FOLDER / f"{name}.skop")[0]["estimator"]["object"] for name in FILES}
+    parts = {name for name, kind in Part.known.items() if kind.__module__.startswith("skop.")}
+    held = set()
+    for _, model, _, _ in cases_of_0_1_0(np.random.default_rng(0)):
+        held |= {type(each).__name__ for each in (model, *model.get_params().values())}
     assert public - held == {"OperatorRegressor", "FNORegressor"}
+    assert parts - held == {"Mixer", "Host", "PointTokens"}
+
+
+@pytest.mark.parametrize(("name", "model"), [case[:2] for case in cases_of_0_1_0(np.random.default_rng(0))])
+def test_files_of_version_0_1_0_hold_the_parameters_of_then(name, model):
+    assert repr(skop.load(FOLDER / "0.1.0" / f"{name}.skop")) == repr(model)
 
 
 def test_files_of_one_model_are_equal_byte_for_byte(model, tmp_path):

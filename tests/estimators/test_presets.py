@@ -14,8 +14,8 @@ NAMES = ("darcy", "navier_stokes")
 SLICE_NAMES = ("elasticity", "plasticity", "airfoil", "pipe")
 
 
-def spec_of(grid, n_fields):
-    return DataSpec("grid", "fields", TargetForm("array"), len(grid), n_fields, 0, 1, grid)
+def spec_of(grid, n_fields, n_params=0):
+    return DataSpec("grid", "fields", TargetForm("array"), len(grid), n_fields, n_params, 1, grid)
 
 
 def count(module):
@@ -95,7 +95,7 @@ POINTS = SHARED | {
     "latents__decoder": "encoder_weights",
     "latents__n_frequencies": 0,
     "latents__position_network": False,
-    "latents__parameter_embedding": "sinusoidal",
+    "latents__parameter_embedding": "channels",
     "latents__weight_init": "trunc_normal",
     "latents__temperature": 0.5,
     "latents__normalize": True,
@@ -137,6 +137,8 @@ PUBLISHED = {
     "plasticity": POINTS
     | {
         "geometry": "structured",
+        # The time is its global parameter; the others have none.
+        "latents__parameter_embedding": "sinusoidal",
         "mixer__n_heads": 8,
         "latents__shared": False,
         "batch_size": 8,
@@ -203,7 +205,7 @@ def test_presets_are_valid_and_warn_of_nothing(name):
     model._validate_params()
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        model._check_options(spec_of((85, 85), 1), model.geometry)
+        model._check_options(spec_of((85, 85), 1, int(name == "plasticity")), model.geometry)
     get_loss(model.loss, reduction=model.training.loss_reduction)
 
 

@@ -182,6 +182,12 @@ def test_unrolling_is_refused_where_it_has_no_meaning(fields, estimator, message
         RolloutRegressor(estimator, window=3, unroll=2).fit(*fields)
 
 
+def test_wrong_symmetries_of_the_estimator_are_refused(fields):
+    model = RolloutRegressor(network(), window=3).set_params(estimator__symmetries__names=10**30)
+    with pytest.raises(ValueError, match="'names' parameter of SymmetryOptions must be a sequence of values of type s"):
+        model.fit(*fields)
+
+
 def test_unrolling_needs_fields():
     table = np.random.default_rng(0).random((10, 4))
     with pytest.raises(FieldDataError, match="needs X given as fields, not as a table"):

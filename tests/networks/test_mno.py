@@ -292,6 +292,9 @@ def test_options_of_the_hosts_are_checked():
         with pytest.raises(ValueError, match=message):
             make(host, **changes)
     sizes = {"n_dims": 1, "n_fields": 0, "n_params": 0, "n_outputs": 1, "n_scalars": 0}
+    for host in (Host(), GalerkinTransformer(n_frequencies=0)):
+        with pytest.raises(ValueError, match=r"has (n_frequencies|decoder)='auto'.*such as host\.on\('grid'\)"):
+            SequenceNetwork(4, False, host, **sizes)
     network = SequenceNetwork(4, False, Host(point_order="given").on("points"), **sizes)
     with pytest.raises(NotImplementedError, match="SequenceNetwork has to define transform"):
         network(torch.zeros(3, 1), None, None)

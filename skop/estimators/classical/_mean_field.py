@@ -7,7 +7,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from skop._sklearn_compat import StrOptions, fit_context
+from skop._sklearn_compat import SequenceOf, StrOptions, fit_context
 from skop._typing import FloatArray
 from skop.data import FieldSet, Predictions, interpolate_fields, query_points
 from skop.estimators._field import FieldRegressor, restored_on_failure
@@ -63,8 +63,8 @@ class MeanFieldRegressor(FieldRegressor):
     """
 
     _parameter_constraints = {
-        "input_fields": ["array-like", None],
-        "target_fields": ["array-like", None],
+        "input_fields": [SequenceOf(str), None],
+        "target_fields": [SequenceOf(str), None],
         "cell_data": [StrOptions({"refuse", "to_points", "cells"})],
     }
     _takes_other_points = True

@@ -16,6 +16,8 @@ from typing import Any, NoReturn
 
 import numpy as np
 from sklearn.base import BaseEstimator
+from sklearn.exceptions import NotFittedError
+from sklearn.utils.validation import check_is_fitted
 
 from skop._sklearn_compat import last_step
 from skop.data import FORMS
@@ -465,6 +467,8 @@ def _check_pipeline(held: Held) -> None:
         is_last = number == len(steps) - 1
         is_step = hasattr(step, "transform") or step in ("passthrough", None) or (is_last and hasattr(step, "predict"))
         held.need(is_step, "steps", "transformers, and a transformer or regressor at the end")
+    if hasattr(steps[-1][1], "spec_"):
+        held.need(all(map(_is_fitted, (step for _, step in steps[:-1]))), "steps", "fitted transformers")
     n_inputs = getattr(steps[0][1], "n_features_in_", None)
     first_names = getattr(steps[0][1], "feature_names_in_", None)
     if n_inputs is None or first_names is not None:
@@ -477,6 +481,14 @@ def _check_pipeline(held: Held) -> None:
             n_columns = tried(held, "steps", step.transform, n_columns, is_finite=not has_function).shape[1]
     expected = getattr(steps[-1][1], "n_features_in_", n_columns)
     held.need(n_columns == expected, "steps", f"transformers that give {expected} columns")
+
+
+def _is_fitted(step: Any) -> bool:
+    """Whether a step of a Pipeline can transform."""
+    try:
+        return step in ("passthrough", None) or check_is_fitted(step) is None
+    except NotFittedError:
+        return False
 
 
 def _check_scikit_learn(held: Held) -> None:

@@ -30,10 +30,10 @@ from skop._typing import FloatArray, GridShape, IntArray
 from skop.data import FieldSet, Predictions, Scalers, Targets, TrainingData, interpolate_fields, query_points
 from skop.estimators._field import FieldRegressor, checked_by_caller, end_if_interrupted
 from skop.estimators._weights import weight_option
-from skop.estimators.classical._baselines import OF_USE, PODRegressor
 from skop.estimators.classical._components import error_of_mean, mean_of, of_others
 from skop.estimators.classical._copies import groups_of_same_inputs, merged
 from skop.estimators.classical._nodes import keep_their_distances
+from skop.estimators.classical._pod import OF_USE, PODRegressor
 from skop.estimators.files._file_checks import Held, checks
 from skop.estimators.files._persistence import KNOWN
 from skop.estimators.fitting._comparison import ERRORS, ROUNDING, pairs

@@ -12,7 +12,7 @@ import numpy as np
 
 from skop._typing import FloatArray
 from skop.data import Predictions, Targets
-from skop.estimators.classical._baselines import OF_USE
+from skop.estimators.classical._pod import OF_USE
 
 __all__ = ["ERRORS", "ROUNDING", "Comparison", "Review", "correction_shares", "pairs"]
 

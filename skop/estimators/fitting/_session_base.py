@@ -10,9 +10,9 @@ import numpy as np
 
 from skop._typing import FloatArray, IntArray
 from skop.data import FieldLoader, Predictions, Scalers, Targets, TrainingData
-from skop.estimators.classical._baselines import PODRegressor
 from skop.estimators.classical._copies import groups_of_same_inputs
 from skop.estimators.classical._nodes import keep_their_distances, nodes_correspond
+from skop.estimators.classical._pod import PODRegressor
 from skop.estimators.fitting._base_model import BaseModel, standardized
 from skop.estimators.fitting._comparison import Comparison
 from skop.exceptions import FieldDataError, warn

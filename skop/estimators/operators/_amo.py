@@ -8,8 +8,8 @@ from numbers import Real
 from skop._parameters import Whole, param
 from skop._sklearn_compat import Interval
 from skop.data import DataSpec
-from skop.estimators.operators._base import OperatorRegressor
-from skop.estimators.operators._tokens import check_centres
+from skop.estimators.operators._operator import OperatorRegressor
+from skop.estimators.operators._tokens import check_centres, warn_of_idle_latents
 from skop.estimators.operators.presets import amo
 from skop.exceptions import SkopWarning, warn
 from skop.networks import AMOPatchNetwork, AMOPointNetwork, OperatorNetwork
@@ -121,6 +121,7 @@ class AMORegressor(OperatorRegressor):
     def _check_options(self, spec: DataSpec, geometry: str) -> None:
         """Warn of parameters that have no effect on these data and this geometry, or with the other choices."""
         super()._check_options(spec, geometry)
+        warn_of_idle_latents(self, spec, geometry)
         latents, mixer = self._options("latents"), self._options("mixer")
         if isinstance(mixer, LiteralExpansions):
             if geometry != "grid" and getattr(latents, "aggregation", "last") != "last":

@@ -12,7 +12,7 @@ from skop._parameters import Whole, param
 from skop._typing import FloatArray, IntArray
 from skop.data import DataSpec, TrainingData
 from skop.estimators.files._file_checks import Held, checks
-from skop.estimators.operators._base import OperatorRegressor
+from skop.estimators.operators._operator import OperatorRegressor
 from skop.exceptions import FieldDataError, SkopWarning, warn
 from skop.networks import DeepONetNetwork, OperatorNetwork
 from skop.surrogate import Surrogate

@@ -28,8 +28,8 @@ from skop._optional import import_optional
 from skop._typing import FloatArray, GridShape, PathOrStr
 from skop._version import __version__
 from skop.data import BoxScaler, FieldScaler, FieldSet
-from skop.estimators.classical._baselines import NOTHING_OUTSIDE, OutputModel, PODRegressor
 from skop.estimators.classical._kernel_models import KernelModel
+from skop.estimators.classical._pod import NOTHING_OUTSIDE, OutputModel, PODRegressor
 from skop.estimators.fitting._base_model import BaseModel
 from skop.exceptions import FieldDataError, SkopError
 from skop.modules import sort_points

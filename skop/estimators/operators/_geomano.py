@@ -7,7 +7,7 @@ from numbers import Real
 from skop._parameters import Whole, param
 from skop._sklearn_compat import Interval
 from skop.data import DataSpec
-from skop.estimators.operators._base import OperatorRegressor
+from skop.estimators.operators._operator import OperatorRegressor
 from skop.estimators.operators._tokens import grid_geometry, refuse_scattered_points
 from skop.estimators.operators.presets import geomano
 from skop.networks import GeoMaNONetwork, OperatorNetwork

@@ -7,8 +7,8 @@ from numbers import Real
 from skop._parameters import Whole, are_equal, param
 from skop._sklearn_compat import Interval
 from skop.data import DataSpec
-from skop.estimators.operators._base import OperatorRegressor
-from skop.estimators.operators._tokens import check_centres
+from skop.estimators.operators._operator import OperatorRegressor
+from skop.estimators.operators._tokens import check_centres, warn_of_idle_latents
 from skop.estimators.operators.presets import lamo
 from skop.exceptions import SkopWarning, warn
 from skop.networks import LaMOPatchNetwork, LaMOPointNetwork, OperatorNetwork
@@ -116,6 +116,7 @@ class LaMORegressor(OperatorRegressor):
     def _check_options(self, spec: DataSpec, geometry: str) -> None:
         """Warn of parameters that have no effect."""
         super()._check_options(spec, geometry)
+        warn_of_idle_latents(self, spec, geometry)
         name = "scan" if geometry == "grid" else "mixer"
         if not are_equal(getattr(self._options(name), "ratio", Mamba.ratio), Mamba.ratio):
             warn(f"{name}__ratio has no effect in LaMO, which has one stream of tokens; leave it out.", SkopWarning)

@@ -9,7 +9,7 @@ from typing import Any, Self
 from skop._parameters import Whole, param
 from skop._sklearn_compat import Interval
 from skop.data import DataSpec
-from skop.estimators.operators._base import OperatorRegressor
+from skop.estimators.operators._operator import OperatorRegressor
 from skop.estimators.operators.presets import mno
 from skop.exceptions import SkopWarning, warn
 from skop.modules import LINE_DIRECTIONS

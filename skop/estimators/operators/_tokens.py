@@ -4,10 +4,10 @@ from typing import Any
 
 from skop._parameters import Choice, param
 from skop.data import DataSpec, ScalingOptions
-from skop.exceptions import FieldDataError
+from skop.exceptions import FieldDataError, SkopWarning, warn
 from skop.parts import PointTokens
 
-__all__ = ["check_centres", "grid_geometry", "refuse_scattered_points"]
+__all__ = ["check_centres", "grid_geometry", "refuse_scattered_points", "warn_of_idle_latents"]
 
 
 def grid_geometry() -> Any:
@@ -43,6 +43,34 @@ def check_centres(latents: PointTokens, scaling: ScalingOptions) -> None:
             f"but scaling__coords={scaling.coords!r} does not do that; set scaling__coords='box' or "
             "latents__n_centred_heads=0."
         )
+
+
+def warn_of_idle_latents(estimator: Any, spec: DataSpec, geometry: str) -> None:
+    """Warn of parameters of latent tokens that have no effect on these data or with a single block.
+
+    Parameters
+    ----------
+    estimator : OperatorRegressor
+        Estimator with the parameters `latents`, `depth` and `base`.
+    spec : DataSpec
+        Sizes of the data.
+    geometry : str
+        Geometry as which the points are read.
+    """
+    if geometry == "grid":
+        return
+    latents = estimator._options("latents")
+    # Scalars of a base become global parameters of the network.
+    has_parameters = spec.n_params or (spec.n_scalars and estimator.base is not None)
+    if latents.parameter_embedding != "channels" and not has_parameters:
+        warn(
+            f"latents__parameter_embedding={latents.parameter_embedding!r} has no effect without global parameters in "
+            "X; leave it out.",
+            SkopWarning,
+        )
+    # In LaMO, "trunc_normal" does not change shared projections, so that with it a single block knows the difference.
+    if estimator.depth == 1 and latents.weight_init == "default" and not getattr(latents, "shared", True):
+        warn("latents__shared=False has no effect with depth=1; it acts with several blocks.", SkopWarning)
 
 
 def refuse_scattered_points(spec: DataSpec, words: str) -> None:

@@ -7,7 +7,7 @@ from numbers import Real
 from skop._parameters import Whole, param
 from skop._sklearn_compat import Interval
 from skop.data import DataSpec, FieldSet
-from skop.estimators.operators._base import OperatorRegressor
+from skop.estimators.operators._operator import OperatorRegressor
 from skop.networks import OperatorNetwork, TransolverNetwork
 
 __all__ = ["TransolverRegressor"]

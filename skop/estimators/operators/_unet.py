@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from skop._parameters import Whole, param
 from skop.data import DataSpec
-from skop.estimators.operators._base import OperatorRegressor
+from skop.estimators.operators._operator import OperatorRegressor
 from skop.estimators.operators._tokens import grid_geometry, refuse_scattered_points
 from skop.networks import OperatorNetwork, UNetNetwork
 

@@ -19,13 +19,13 @@ from sklearn.utils.validation import check_is_fitted
 from skop._jobs import workers_for
 from skop._optional import import_optional
 from skop._sklearn_compat import HasMethods, Interval, SequenceOf, StrOptions, fit_context, last_step
-from skop.data import DataSpec, FieldSet, Predictions, TrainingData, refuse_mask
-from skop.estimators._field import FieldRegressor, checked_by_caller, fitted_attributes, restored_on_failure
+from skop.data import DataSpec, FieldSet, Predictions, TrainingData
+from skop.estimators._field import fitted_attributes, restored_on_failure
 from skop.estimators._options import SymmetryOptions
 from skop.estimators._parts import by_chunks
-from skop.estimators._weights import check_weight, samples_with_weight
-from skop.estimators._wrapper import as_input, as_predictions
-from skop.estimators.classical._baselines import PODRegressor
+from skop.estimators._weights import used_samples
+from skop.estimators._wrapper import WrappingRegressor
+from skop.estimators.classical._pod import PODRegressor
 from skop.estimators.files._file_checks import Held, check_same_outputs, check_takes, checks, is_one_of, tried
 from skop.estimators.fitting._checkpoint import computed_once
 from skop.estimators.operators._amo import AMORegressor
@@ -54,7 +54,7 @@ _SECONDS_EACH = 60.0
 _MANY_EPOCHS = 10**6
 
 
-class AutoRegressor(FieldRegressor):
+class AutoRegressor(WrappingRegressor):
     """Choose the model for the data, among classical ones and operators, within one time budget.
 
     Every candidate is fitted to the training part of a cross-validation: first the models without a time limit, then
@@ -153,8 +153,8 @@ class AutoRegressor(FieldRegressor):
         "max_time": [Interval(Real, 0, None, closed="neither"), None],
         "cv": [Interval(Integral, 2, None, closed="left"), HasMethods(["split", "get_n_splits"]), "array-like"],
         "symmetries": [SequenceOf(str), SymmetryOptions, None],
-        "input_fields": ["array-like", None],
-        "target_fields": ["array-like", None],
+        "input_fields": [SequenceOf(str), None],
+        "target_fields": [SequenceOf(str), None],
         "cell_data": [StrOptions({"refuse", "to_points", "cells"})],
         "n_jobs": [Interval(Integral, 1, 4096, closed="both"), Interval(Integral, -4096, -1, closed="both"), None],
         "random_state": ["random_state"],
@@ -248,10 +248,7 @@ class AutoRegressor(FieldRegressor):
         tried = [f"{row['candidate']} {row['error']:.3g}" for row in self.results_ if np.isfinite(row["error"])]
         self._say(1, "; ".join([*tried[:3], f"{self.results_[0]['candidate']} is fitted on all samples."]))
         self.estimator_ = search.fit_best(self.results_, seconds)
-        self._store_spec(data.inputs, data.spec)
-        self._store_seen(data)
-        if data.spec.target_points == "shared" and data.targets.field is not None:
-            self.coords_ = data.targets.field.coords
+        self._store_data(data)
         return fitted_attributes(self)
 
     def _search(
@@ -266,30 +263,23 @@ class AutoRegressor(FieldRegressor):
         checkpoint_dir: Any = None,
     ) -> tuple[TrainingData, dict[str, Any], Search]:
         """Read the data, and make the search, which takes a part of the budget; also return weights and groups."""
-        data = self._read(X, y, params=params, sample_weight=sample_weight, groups=groups)
-        refuse_mask(groups, "groups")
-        weight, used = check_weight(sample_weight, len(data.inputs)), None
-        if weight is not None:
-            used = np.flatnonzero(weight)
-            groups = groups if groups is None or len(groups) != len(weight) else np.asarray(groups)[used]
-            data = samples_with_weight(data, weight)
-            weight = weight[used] if np.ptp(weight[used]) > 0 else None
-        further = {"groups": None if groups is None else np.asarray(groups), "weight": weight}
+        read = self._read(X, y, params=params, sample_weight=sample_weight, groups=groups)
+        data, weight, groups, used = used_samples(read, sample_weight, groups)
+        weight = None if weight is None or np.ptp(weight) == 0 else weight
         rng = check_random_state(self.random_state)
         folds = make_folds(self.cv, len(data.inputs), groups, rng, used)
         seconds = None if self.max_time is None else part * self.max_time
         # Operators are fitted on the first fold alone before a final fit.
         each = None if seconds is None else seconds / (1 if part < 1 else len(folds))
         candidates = make_candidates(self._candidates(data.spec, each), rng, self.symmetries, weight is not None)
-        columns = getattr(self, "feature_names_in_", None)
-        samples = Samples(data.inputs, data.targets, data.spec, weight, checkpoint_dir, further["groups"], columns)
+        samples = Samples(data.inputs, data.targets, data.spec, weight, checkpoint_dir, groups, self._columns)
         end = None if self.max_time is None else start + self.max_time
         limit = "by epochs, without a time limit"
         if self.max_time is not None and seconds is not None:
             limit = f"{in_words(round(seconds))} for the search of {in_words(self.max_time)} in all"
         self._say(0, f"{len(candidates)} candidates, {len(folds)} folds; {limit}.")
         n_jobs = workers_for(self.n_jobs, len(candidates) * len(folds))
-        return data, further, Search(candidates, samples, folds, end, part, n_jobs)
+        return data, {"groups": groups, "weight": weight}, Search(candidates, samples, folds, end, part, n_jobs)
 
     def _say(self, level: int, words: str) -> None:
         """Write a line for the user, if it is not above the level that `verbose` asks for."""
@@ -354,36 +344,23 @@ class AutoRegressor(FieldRegressor):
             return super().predict(X, coords, params=params)
 
         def ask(inputs: FieldSet, points: Any) -> tuple[list[Predictions], FieldSet]:
-            """Predict with a spread."""
+            """Prediction and standard deviation of the chosen model."""
             found = self._with_spread(inputs, points)
             if found is None:
                 raise FieldDataError(
                     f"return_std=True needs a spread, but the chosen model is a {type(self.estimator_).__name__} "
                     "without any; fit with candidates that have one, such as EnsembleRegressor."
                 )
-            (mean, places), (spread, _) = found
-            return [mean, spread], places
+            return found
 
         return self._answered(X, coords, params, ask)
 
-    def _call(self, inputs: FieldSet, coords: Any, **options: Any) -> list[tuple[Predictions, FieldSet]]:
-        """Results of the chosen model at points, or where it predicts by itself, and their points."""
-        options |= {} if coords is None else {"coords": coords}
-        columns = getattr(self, "feature_names_in_", None)
-        with checked_by_caller():
-            found = self.estimator_.predict(as_input(self.estimator_, inputs, self.spec_, columns), **options)
-        is_here = coords is None and self.spec_.target_points == "inputs"
-        return [
-            (as_predictions(part, len(inputs)), inputs if is_here or not isinstance(part, FieldSet) else part)
-            for part in (found if isinstance(found, tuple) else (found,))
-        ]
-
-    def _with_spread(self, inputs: FieldSet, coords: Any) -> list[tuple[Predictions, FieldSet]] | None:
-        """Prediction and standard deviation of the chosen model with their points; None if it has none."""
+    def _with_spread(self, inputs: FieldSet, coords: Any) -> tuple[list[Predictions], FieldSet] | None:
+        """Prediction and standard deviation of the chosen model, and their points; None if it has none."""
         if "return_std" not in inspect.signature(self.estimator_.predict).parameters:
             return None
         try:
-            return self._call(inputs, coords, return_std=True)
+            return self._asked(inputs, coords, return_std=True)
         except ValueError:
             # Its regressor has none.
             return None
@@ -391,15 +368,11 @@ class AutoRegressor(FieldRegressor):
     def _predict_with_spread(self, inputs: FieldSet, coords: Any) -> tuple[Predictions, Predictions] | None:
         """Prediction and standard deviation of the chosen model; None if it has none."""
         found = self._with_spread(inputs, coords)
-        return None if found is None else (found[0][0], found[1][0])
+        return None if found is None else (found[0][0], found[0][1])
 
-    def _predict_values(self, inputs: FieldSet) -> Predictions:
-        """Prediction in physical units."""
-        return self._call(inputs, None)[0][0]
-
-    def _predict_at(self, inputs: FieldSet, coords: Any) -> tuple[Predictions, FieldSet]:
-        """Prediction at other points."""
-        return self._call(inputs, coords)[0]
+    def __sklearn_tags__(self) -> Any:
+        # There is no estimator before the fit whose tags these could be.
+        return super(WrappingRegressor, self).__sklearn_tags__()
 
     @staticmethod
     def _upgrade(held: dict[str, Any]) -> None:

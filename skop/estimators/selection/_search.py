@@ -27,7 +27,7 @@ from skop.estimators._field import checked_by_caller, end_if_interrupted
 from skop.estimators._streams import samples_at_once
 from skop.estimators._weights import labels_of_groups
 from skop.estimators._wrapper import as_input, as_predictions, fit_estimator
-from skop.estimators.classical._baselines import OF_USE, PODRegressor
+from skop.estimators.classical._pod import OF_USE, PODRegressor
 from skop.estimators.fitting._base_model import shared_between_fits
 from skop.exceptions import FieldDataError, NonFinitePredictionError
 from skop.metrics import channel_sizes

@@ -42,7 +42,7 @@ from skop.estimators.files._file_checks import Held, checks, is_one_of
 from skop.estimators.fitting._checkpoint import passed_on, require_seed
 from skop.estimators.fitting._cost import CostEstimate, MeasuresCost, require_measurable
 from skop.estimators.fitting._session import check_logarithms
-from skop.estimators.operators._base import OperatorRegressor
+from skop.estimators.operators._operator import OperatorRegressor
 from skop.exceptions import FieldDataError
 from skop.metrics import relative_l2_error
 from skop.training import TrainingPlan

@@ -19,7 +19,7 @@ from skop.data import FieldSet, MeshRun, Predictions, TrainingData, find_runs, f
 from skop.estimators._field import restored_on_failure
 from skop.estimators._parts import by_chunks
 from skop.estimators.files._file_checks import Held, checks
-from skop.estimators.operators._base import OperatorRegressor
+from skop.estimators.operators._operator import OperatorRegressor
 from skop.estimators.temporal._frames import BaseFrameRegressor, join_frames, repeat_samples
 from skop.estimators.temporal._unrolling import StepForward
 from skop.exceptions import FieldDataError, NonFinitePredictionError, warn

@@ -27,8 +27,9 @@ from skop.estimators._field import FieldRegressor, checked_by_caller
 from skop.estimators._wrapper import asked
 from skop.estimators.selection._search import Samples, make_folds
 from skop.estimators.uncertainty._ensemble import EnsembleRegressor
-from skop.estimators.uncertainty._scores import KINDS, Pool, check_size, masses
+from skop.estimators.uncertainty._scores import KINDS, Pool, check_size, masses, node_counts, starts_of, units_of
 from skop.exceptions import FieldDataError
+from skop.surrogate._predictions import combined, each_part, joined
 
 __all__ = ["Calibration", "FittedModel"]
 
@@ -152,7 +153,7 @@ class Calibration:
     def _parts(self, scale: Any, rng: np.random.RandomState) -> tuple[IntArray, IntArray, IntArray]:
         """Samples that calibrate, that the scale is estimated from, and that the estimator alone is fitted on."""
         band, groups, n_samples = self.band, self.samples.groups, len(self.samples)
-        unit = np.arange(n_samples) if groups is None else np.unique(groups, return_inverse=True)[1].ravel()
+        unit = units_of(n_samples, groups)
         order = rng.permutation(unit.max() + 1)
         is_estimated = scale == "residuals" or not isinstance(scale, str)
         n_held = int(np.ceil(band.calibration_size * len(order)))
@@ -212,10 +213,10 @@ class FittedModel:
             fields = None if fields is None else _raised(fields, places)
             scalars = None if scalars is None else np.maximum(scalars, np.finfo(np.float64).tiny)
             return mean, Predictions(fields, scalars), places
-        fields = None if mean.fields is None else np.ones_like(mean.fields)
-        if fields is not None and self.scale is not None:
-            fields = _scale_at(self.scale, self.points, places)
-        return mean, Predictions(fields, None if mean.scalars is None else np.ones_like(mean.scalars)), places
+        widths = each_part(np.ones_like, mean)
+        if widths.fields is not None and self.scale is not None:
+            widths = replace(widths, fields=_scale_at(self.scale, self.points, places))
+        return mean, widths, places
 
 
 def _seeded(estimator: Any, seed: int) -> Any:
@@ -267,7 +268,9 @@ def _fit_member(
         model = member.estimator if member.is_frozen else _fitted(member.estimator, train)
         scale, name = None, member.scale
         if not isinstance(name, str):
-            targets = _as_targets(_all_errors(scaled, model), scaled.targets)
+            errors, field = _all_errors(scaled, model), scaled.targets.field
+            sizes = None if field is None else field.with_values(errors.fields)
+            targets = Targets(sizes, errors.scalars, scaled.targets.elsewhere)
             scale, name = _fitted(member.scale, replace(scaled, targets=targets)), "learned"
         elif name == "residuals":
             scale = _node_scale(scaled, model)
@@ -281,14 +284,13 @@ def _scores(fitted: FittedModel, held: Samples, mass: FloatArray, guarantee: str
     """Scores of each channel and scalar of held-out samples, with masses; samples in files are read by pieces."""
     pools: dict[str, list[Pool]] = {kind: [] for kind in KINDS}
     for rows, part in held.pieces():
-        field = part.targets.field
-        mean, widths, _ = fitted.mean_and_scale(part.inputs, field if part.targets.elsewhere else None, part.spec)
-        errors = _errors(part, mean)
-        for kind, values in ((kind, getattr(errors, kind)) for kind in KINDS):
-            if values is None:
+        places = part.targets.field if part.targets.elsewhere else None
+        mean, widths, _ = fitted.mean_and_scale(part.inputs, places, part.spec)
+        with np.errstate(over="ignore"):
+            ratios = combined(np.divide, _errors(part, mean), widths)
+        for kind in KINDS:
+            if (ratio := getattr(ratios, kind)) is None:
                 continue
-            with np.errstate(over="ignore"):
-                ratio = values / getattr(widths, kind)
             if ratio.max() > _HUGE:
                 is_spread = fitted.name == "spread"
                 raise FieldDataError(
@@ -297,12 +299,11 @@ def _scores(fitted: FittedModel, held: Samples, mass: FloatArray, guarantee: str
                     "base=None in its estimator. Or set scale='residuals' or 'constant'."
                 )
             ratio, own = ratio.reshape(-1, ratio.shape[-1]), mass[rows]
-            sizes = np.asarray(field.n_points) if kind == "fields" and field is not None else np.ones(len(part), int)
+            counts = node_counts(part.targets, kind)
             if guarantee == "simultaneous":
-                starts = np.concatenate([[0], np.cumsum(sizes)[:-1]])
-                ratio = np.asarray(np.maximum.reduceat(ratio, starts, axis=0))
+                ratio = np.asarray(np.maximum.reduceat(ratio, starts_of(counts), axis=0))
             else:
-                own = np.repeat(own / sizes, sizes)
+                own = np.repeat(own / counts, counts)
             pools[kind] = pools[kind] or [Pool() for _ in range(ratio.shape[-1])]
             for pool, column in zip(pools[kind], ratio.T, strict=True):
                 pool.add(column, own)
@@ -320,17 +321,7 @@ def _errors(samples: Samples, found: Predictions) -> Predictions:
 
 def _all_errors(samples: Samples, model: Any) -> Predictions:
     """Absolute errors of a model at all samples."""
-    parts = [_errors(part, part.predicted_by(model)) for _, part in samples.pieces()]
-    joined = [[getattr(part, kind) for part in parts] for kind in KINDS]
-    return Predictions(*(None if held[0] is None else np.concatenate(held) for held in joined))
-
-
-def _as_targets(errors: Predictions, targets: Targets) -> Targets:
-    """Errors as targets of an estimator, at the points of the targets that they are errors of."""
-    field = None
-    if targets.field is not None and errors.fields is not None:
-        field = targets.field.with_values(errors.fields)
-    return Targets(field, errors.scalars, targets.elsewhere)
+    return joined([_errors(part, part.predicted_by(model)) for _, part in samples.pieces()])
 
 
 def _node_scale(samples: Samples, model: Any) -> FloatArray:
@@ -347,8 +338,7 @@ def _raised(sizes: FloatArray, places: FieldSet) -> FloatArray:
     """Sizes (n, P, q) or (T, q), raised where they are much lower than those of other nodes of the sample."""
     flat = np.maximum(sizes.reshape(-1, sizes.shape[-1]), 0.0)
     counts = np.asarray(places.n_points)
-    starts = np.concatenate([[0], np.cumsum(counts)[:-1]])
-    squares = np.add.reduceat(flat**2, starts, axis=0) / counts[:, None]
+    squares = np.add.reduceat(flat**2, starts_of(counts), axis=0) / counts[:, None]
     lowest = np.maximum(_LOWEST * np.sqrt(squares), np.finfo(np.float64).tiny)
     return np.maximum(flat, np.repeat(lowest, counts, axis=0)).reshape(sizes.shape)
 

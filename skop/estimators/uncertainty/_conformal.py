@@ -30,8 +30,16 @@ from skop.estimators.selection._search import Samples
 from skop.estimators.temporal._frames import BaseFrameRegressor
 from skop.estimators.uncertainty._calibration import Calibration, FittedModel
 from skop.estimators.uncertainty._ensemble import EnsembleRegressor
-from skop.estimators.uncertainty._scores import KINDS, bounds_by_factors, bounds_of_folds, levels_of, share_inside
+from skop.estimators.uncertainty._scores import (
+    KINDS,
+    bounds_by_factors,
+    bounds_of_folds,
+    levels_of,
+    node_counts,
+    share_inside,
+)
 from skop.exceptions import FieldDataError, each_warning_once
+from skop.surrogate._predictions import combined, each_part
 
 __all__ = ["ConformalRegressor"]
 
@@ -318,7 +326,10 @@ class ConformalRegressor(WrappingRegressor):
             """Prediction and bounds of the frames that are asked for."""
             levels = self._levels(sample_weight, len(inputs))
             mean, places = self._asked(inputs, points)
-            return [_frames_of(part, channels) for part in (*mean, *self._bounds_at(inputs, points, levels))], places
+            found = [*mean, *self._bounds_at(inputs, points, levels)]
+            if channels is not None:
+                found = [each_part(lambda part: part[..., channels], each) for each in found]
+            return found, places
 
         return self._answered(X, coords, params, ask, writer)
 
@@ -365,16 +376,17 @@ class ConformalRegressor(WrappingRegressor):
             inputs, truth = self._read_scored(X, y, params, sample_weight)
             self._warn_if_outside(inputs, X)
             weight = check_weight(sample_weight, len(inputs))
+            is_elsewhere = truth.elsewhere or self.spec_.target_points != "inputs"
             for _, part in Samples(inputs, truth, self.spec_, None).pieces():
                 field = part.targets.field
-                is_elsewhere = truth.elsewhere or self.spec_.target_points != "inputs"
-                bounds: Any = self._bounds_at(part.inputs, field if is_elsewhere else None, None)
-                lower, upper = bounds
-                if field is not None:
-                    inside = (field.values >= lower.fields) & (field.values <= upper.fields)
-                    shares["fields"].append(share_inside(inside, np.asarray(field.n_points), self.guarantee))
-                if (scalars := part.targets.scalars) is not None:
-                    shares["scalars"].append(((scalars >= lower.scalars) & (scalars <= upper.scalars)).astype(float))
+                bounds = self._bounds_at(part.inputs, field if is_elsewhere else None, None)
+                for kind, true in zip(
+                    KINDS, (None if field is None else field.values, part.targets.scalars), strict=True
+                ):
+                    if true is not None:
+                        lower, upper = (getattr(bound, kind) for bound in bounds)
+                        inside = (true >= lower) & (true <= upper)
+                        shares[kind].append(share_inside(inside, node_counts(part.targets, kind), self.guarantee))
         means = [np.average(np.concatenate(found), axis=0, weights=weight) for found in shares.values() if found]
         return dict(zip(self.spec_.output_names, np.concatenate(means).tolist(), strict=True))
 
@@ -415,8 +427,8 @@ class ConformalRegressor(WrappingRegressor):
             inner = self.estimator_
             return inner._predict_with_spread(inputs, coords) if isinstance(inner, FieldRegressor) else None
         lower, upper = self._bounds_at(inputs, coords, None)
-        halves = [None if (low := getattr(lower, kind)) is None else (getattr(upper, kind) - low) / 2 for kind in KINDS]
-        return self._asked(inputs, coords)[0][0], Predictions(*halves)
+        half = combined(lambda low, high: (high - low) / 2, lower, upper)
+        return self._asked(inputs, coords)[0][0], half
 
     def _levels(self, sample_weight: Any, n_samples: int) -> FloatArray | None:
         """Mass of calibration samples up to which the scores of each new sample go; None for the same of all."""
@@ -478,14 +490,6 @@ def _at_times(estimator: Any, series: dict[str, Any]) -> Any:
     if frames.times is None:
         frames.set_params(times=times)
     return estimator
-
-
-def _frames_of(predictions: Predictions, channels: IntArray | None) -> Predictions:
-    """Some channels or scalars of predictions."""
-    if channels is None:
-        return predictions
-    parts = (getattr(predictions, kind) for kind in KINDS)
-    return Predictions(*(None if part is None else part[..., channels] for part in parts))
 
 
 # ---------------------------------------------------------------------- what a file must hold

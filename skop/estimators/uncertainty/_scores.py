@@ -17,10 +17,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skop._typing import FloatArray, IntArray
-from skop.data import FieldSet, Predictions, refuse_mask
+from skop.data import FieldSet, Predictions, Targets, refuse_mask
 from skop.exceptions import FieldDataError
+from skop.surrogate._predictions import combined
 
-__all__ = ["KINDS", "Pool", "bounds_by_factors", "bounds_of_folds", "check_size", "levels_of", "masses", "share_inside"]
+__all__ = [
+    *("KINDS", "Pool", "bounds_by_factors", "bounds_of_folds", "check_size", "levels_of", "masses", "node_counts"),
+    *("share_inside", "starts_of", "units_of"),
+]
 
 #: Kinds of outputs.
 KINDS = ("fields", "scalars")
@@ -38,11 +42,27 @@ _ROUNDING = 1e-9
 def masses(n_samples: int, weight: FloatArray | None, groups: Any) -> tuple[FloatArray, float, float]:
     """Probability of each calibration sample, of a new one that counts as the heaviest, and the weight of that one."""
     weights: FloatArray = np.ones(n_samples) if weight is None else weight
-    unit = np.arange(n_samples) if groups is None else np.unique(groups, return_inverse=True)[1].ravel()
+    unit = units_of(n_samples, groups)
     sums, counts = np.bincount(unit, weights), np.bincount(unit)
     of_units = sums / counts
     total = of_units.sum() + of_units.max()
     return weights / counts[unit] / total, float(of_units.max() / total), float(of_units.max())
+
+
+def units_of(n_samples: int, groups: Any) -> IntArray:
+    """Number of the group of each sample; without groups each sample is one."""
+    return np.arange(n_samples) if groups is None else np.unique(groups, return_inverse=True)[1].ravel()
+
+
+def node_counts(targets: Targets, kind: str) -> IntArray:
+    """Number of nodes of each sample; that of scalars is one."""
+    field = targets.field
+    return np.asarray(field.n_points) if kind == "fields" and field is not None else np.ones(len(targets), dtype=int)
+
+
+def starts_of(counts: IntArray) -> IntArray:
+    """Place of the first node of each sample, if the nodes of all samples are listed one sample after the other."""
+    return np.concatenate([[0], np.cumsum(counts)[:-1]])
 
 
 class Pool:
@@ -87,13 +107,12 @@ class Pool:
         return np.stack([self.scores[order], np.cumsum(self.mass[order])])[:, places]
 
 
-def share_inside(inside: NDArray[np.bool_], sizes: IntArray, guarantee: str) -> FloatArray:
+def share_inside(inside: NDArray[np.bool_], counts: IntArray, guarantee: str) -> FloatArray:
     """Share of the nodes of each sample at which a condition holds, or whether it holds at all of them, ``(n, q)``."""
-    nodes = inside.reshape(-1, inside.shape[-1]).astype(float)
-    starts = np.concatenate([[0], np.cumsum(sizes)[:-1]])
+    nodes, starts = inside.reshape(-1, inside.shape[-1]).astype(float), starts_of(counts)
     if guarantee == "simultaneous":
         return np.asarray(np.minimum.reduceat(nodes, starts, axis=0))
-    return np.asarray(np.add.reduceat(nodes, starts, axis=0) / sizes[:, None])
+    return np.asarray(np.add.reduceat(nodes, starts, axis=0) / counts[:, None])
 
 
 def check_size(coverage: float, calibration_size: int, rest: float, what: str) -> None:
@@ -141,37 +160,36 @@ def bounds_by_factors(
     mean: Predictions, scale: Predictions, places: FieldSet, factors: Any, pools: Any, levels: FloatArray | None
 ) -> tuple[Predictions, Predictions]:
     """Bounds at mean -+ factor * scale, with the factors of all samples, or those of the levels of each."""
-    ends: list[list[Any]] = [[], []]
-    for kind in KINDS:
-        middle, width = getattr(mean, kind), getattr(scale, kind)
-        if middle is None:
-            half = None
-        elif levels is None:
-            half = factors[kind] * width
-        else:
-            level = _for_rows(levels, middle, kind, places)
-            half = np.stack([_factors(table, level) for table in pools[kind]], axis=-1) * width
-        ends[0].append(None if half is None else middle - half)
-        ends[1].append(None if half is None else middle + half)
-    return Predictions(*ends[0]), Predictions(*ends[1])
+
+    def half_width(kind: str) -> Any:
+        """Half the width of the band of the fields, or of the scalars."""
+        width = getattr(scale, kind)
+        if width is None or levels is None:
+            return None if width is None else factors[kind] * width
+        level = _for_rows(levels, width, kind, places)
+        return np.stack([_factors(table, level) for table in pools[kind]], axis=-1) * width
+
+    halves = Predictions(*map(half_width, KINDS))
+    return combined(np.subtract, mean, halves), combined(np.add, mean, halves)
 
 
 def bounds_of_folds(
     found: list[tuple[Predictions, Predictions, FieldSet]], pools: list[Any], coverage: float, levels: FloatArray | None
 ) -> tuple[Predictions, Predictions]:
     """Bounds of CV+ and jackknife+ by the means, scales and scores of all folds."""
-    ends: list[list[Any]] = [[], []]
-    for kind in KINDS:
+
+    def ends(kind: str) -> tuple[Any, Any]:
+        """Lower and upper bound of the fields, or of the scalars."""
         means, widths = ([getattr(part[side], kind) for part in found] for side in (0, 1))
         if means[0] is None:
-            ends[0].append(None)
-            ends[1].append(None)
-            continue
+            return None, None
         level: Any = coverage if levels is None else _for_rows(levels, means[0], kind, found[0][2])
         tables = [one[kind] for one in pools]
-        ends[0].append(-_upper_bounds([-mean for mean in means], widths, tables, level))
-        ends[1].append(_upper_bounds(means, widths, tables, level))
-    return Predictions(*ends[0]), Predictions(*ends[1])
+        lower = -_upper_bounds([-mean for mean in means], widths, tables, level)
+        return lower, _upper_bounds(means, widths, tables, level)
+
+    lower, upper = zip(*map(ends, KINDS), strict=True)
+    return Predictions(*lower), Predictions(*upper)
 
 
 def _for_rows(levels: FloatArray, values: FloatArray, kind: str, places: FieldSet) -> FloatArray:

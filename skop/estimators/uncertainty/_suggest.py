@@ -16,6 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 from skop._typing import FloatArray, IntArray
 from skop.data import FieldSet
 from skop.estimators._field import FieldRegressor, checked_by_caller
+from skop.estimators.uncertainty._scores import starts_of
 from skop.exceptions import FieldDataError, NonFinitePredictionError, each_warning_once
 from skop.surrogate._novelty import features
 
@@ -242,5 +243,5 @@ def _mean_squares(values: FloatArray, inputs: FieldSet, kind: str) -> FloatArray
         return squares
     if squares.ndim == 3:
         return squares.mean(axis=1)
-    starts = np.concatenate([[0], np.cumsum(inputs.n_points)[:-1]])
-    return np.add.reduceat(squares, starts, axis=0) / np.asarray(inputs.n_points)[:, np.newaxis]
+    counts = np.asarray(inputs.n_points)
+    return np.add.reduceat(squares, starts_of(counts), axis=0) / counts[:, np.newaxis]

@@ -43,7 +43,6 @@ _LATENTS = LatentTokens(
     n_centred_heads=0,
     n_frequencies=0,
     weight_init="trunc_normal",
-    parameter_embedding="sinusoidal",
 )
 _POINTS = _SHARED | {
     "width": 128,
@@ -52,7 +51,7 @@ _POINTS = _SHARED | {
     "learning_rate_init": 1e-3,
     "latents": _LATENTS,
 }
-_OWN_LATENTS = {"latents": replace(_LATENTS, shared=False)}
+_OWN_LATENTS = replace(_LATENTS, shared=False)
 
 _UNSCALED = ScalingOptions(coords=None, inputs=None, params=None, targets=None)
 
@@ -85,9 +84,9 @@ PRESETS: dict[str, dict[str, Any]] = {
         "scaling": replace(_UNSCALED, targets="channel"),
     },
     "plasticity": _POINTS
-    | _OWN_LATENTS
     | {
         "geometry": "structured",
+        "latents": replace(_OWN_LATENTS, parameter_embedding="sinusoidal"),
         "mixer": Mamba2(d_state=64, n_heads=8),
         "batch_size": 8,
         "training": _TRAINING,
@@ -102,9 +101,9 @@ PRESETS: dict[str, dict[str, Any]] = {
         "scaling": _UNSCALED,
     },
     "pipe": _POINTS
-    | _OWN_LATENTS
     | {
         "geometry": "structured",
+        "latents": _OWN_LATENTS,
         "mixer": Mamba2(d_state=64, n_heads=8),
         "mlp_ratio": 2,
         "batch_size": 8,

@@ -237,14 +237,14 @@ class OperatorRegressor(HasParts, CallbackSupportMixin, MeasuresCost, FieldRegre
         ),
     )
     input_fields: Any = param(
-        "array-like",
+        SequenceOf(str),
         None,
         default=None,
         kind="list of str or None",
         text="Names of the mesh fields that are inputs.",
     )
     target_fields: Any = param(
-        "array-like",
+        SequenceOf(str),
         None,
         default=None,
         kind="list of str or None",
@@ -370,7 +370,11 @@ class OperatorRegressor(HasParts, CallbackSupportMixin, MeasuresCost, FieldRegre
     @property
     def _symmetries(self) -> SymmetryOptions | None:
         """Return the declared symmetries, or None if there are none."""
+        if self.symmetries is None:
+            return None
         declared: SymmetryOptions = self._options("symmetries")
+        # Estimators around this one ask before its fit checks its parts, and predictions after the user changed them.
+        declared._validate_params()
         return declared if len(declared.names) or len(declared.mirrors) or len(declared.rotations) else None
 
     def _check_options(self, spec: DataSpec, geometry: str) -> None:

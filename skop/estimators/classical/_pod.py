@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from sklearn.base import clone
 
-from skop._sklearn_compat import HasMethods, Interval, StrOptions, fit_context
+from skop._sklearn_compat import HasMethods, Interval, SequenceOf, StrOptions, fit_context
 from skop._typing import FloatArray, IntArray
 from skop.data import (
     FieldSet,
@@ -210,8 +210,8 @@ class PODRegressor(FieldRegressor):
         "param_transform": [StrOptions({"auto", "log"}), None],
         "target_transform": [StrOptions({"auto", "log"}), None],
         "grid": [StrOptions({"auto"}), tuple, list, None],
-        "input_fields": ["array-like", None],
-        "target_fields": ["array-like", None],
+        "input_fields": [SequenceOf(str), None],
+        "target_fields": [SequenceOf(str), None],
         "cell_data": [StrOptions({"refuse", "to_points", "cells"})],
     }
 
