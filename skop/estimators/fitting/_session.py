@@ -147,9 +147,10 @@ class FitSession:
         self.kept = kept or FitCheckpoints()
         self.group = self.kept.group
         self.scaling, self.training = estimator._options("scaling"), estimator._options("training")
-        self.weight = check_weight(sample_weight, len(data.inputs))
+        count = len(data.inputs)
+        self.weight = check_weight(sample_weight, count)
         self.base = SessionBase(self)
-        self.used = np.arange(len(data.inputs)) if self.weight is None else np.flatnonzero(self.weight)
+        self.used = np.arange(count) if self.weight is None else np.flatnonzero(self.weight)
 
     # ------------------------------------------------------------------ the fit as a whole
     def prepare(self) -> None:

@@ -590,9 +590,10 @@ class OperatorRegressor(HasParts, CallbackSupportMixin, MeasuresCost, FieldRegre
         checkpoint_dir: Any,
     ) -> History:
         """Read the data, and prepare and train the network together with the other processes of a group."""
-        if self._continues:
+        continues = self._continues
+        if continues:
             self._check_continuation()
-        reset = not (self._continues and self.spec_.is_table)
+        reset = not (continues and self.spec_.is_table)
         data = self._read(X, y, params=params, sample_weight=sample_weight, reset=reset)
         group.require_same(lambda: described_fit(self, data, sample_weight, plan, checkpoint_dir))
         kept = FitCheckpoints.of(checkpoint_dir, self, data, sample_weight, plan, group)
