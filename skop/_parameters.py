@@ -371,7 +371,8 @@ class HasParts(Parametrised):
                 continue
             part = self._options(name)
             found[name] = type(part).__name__
-            found |= {f"{name}__{inner}": held for inner, held in part.values().items()}
+            for inner, held in part.values().items():
+                found[f"{name}__{inner}"] = held
         return found
 
     def _changed(self, names: Iterable[str]) -> dict[str, Any]:

@@ -17,9 +17,8 @@ from skop.data._mesh_cells import carry_cell_data as carry_cell_data
 from skop.data._mesh_files import find_sources as find_sources
 from skop.data._mesh_files import is_mesh_input as is_mesh_input
 from skop.data._mesh_files import write_mesh as write_mesh
-from skop.data._mesh_predictions import attach_bounds as attach_bounds
+from skop.data._mesh_predictions import attach_beside as attach_beside
 from skop.data._mesh_predictions import attach_predictions
-from skop.data._mesh_predictions import attach_spread as attach_spread
 from skop.data._meshes import MeshSamples as MeshSamples
 from skop.data._meshes import read_meshes
 from skop.data._pairing import Labels as Labels

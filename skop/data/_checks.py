@@ -19,6 +19,7 @@ from skop.exceptions import FieldDataError
 __all__ = [
     "ROUNDING",
     "SAME_POINT",
+    "check_extent",
     "check_finite",
     "check_finite_coords",
     "check_names",
@@ -109,8 +110,8 @@ def check_finite(
 ) -> Extremes | None:
     """Raise an error if a value or parameter is NaN, infinite or too large; return statistics of the values.
 
-    Values are read in pieces, and once. In a fit, values and coordinates that are too small are an error too. Labels of
-    samples and names of parameters are for the message.
+    Values are read in pieces, and once. In a fit, values that are too small are an error too. Labels of samples and
+    names of parameters are for the message.
     """
     parts = []
     for start, values in iterate_rows(fields):
@@ -134,11 +135,14 @@ def check_finite(
     found = Extremes.joined(parts) if parts else None
     if fitting and found is not None:
         _refuse_small(found.low.min(axis=0), found.high.max(axis=0), f"Input {name}")
-    if fitting and len(fields) and fields.n_dims and fields.n_points.all():
-        lower, upper = boxes(fields)
-        extent = upper.max(axis=0) - lower.min(axis=0)
-        _refuse_small(np.zeros(fields.n_dims), extent, f"Input {name} in its coordinates")
     return found
+
+
+def check_extent(fields: FieldSet, name: str) -> None:
+    """Raise an error if the coordinates of a fit are too small."""
+    lower, upper = boxes(fields)
+    extent = upper.max(axis=0) - lower.min(axis=0)
+    _refuse_small(np.zeros(fields.n_dims), extent, f"Input {name} in its coordinates")
 
 
 def entry_of(numbers: FloatArray, kind: str, labels: Sequence[Any] | None, names: Sequence[str] | None) -> str:

@@ -54,6 +54,29 @@ class FieldSet:
     channel_names : sequence of str or None, default=None
         Names of the channels.
 
+    Attributes
+    ----------
+    shape : tuple of int
+        ``(n, P, c)``, or ``(n,)`` for ragged samples; scikit-learn uses it as the shape of X or y.
+    is_ragged : bool
+        Whether samples may differ in their number of points.
+    shared_coords : bool
+        Whether all samples share one set of coordinates.
+    in_memory : bool
+        Whether values and coordinates are plain arrays in memory, not memory-mapped or read from a file.
+    n_dims, n_channels, n_params : int
+        Numbers d of space dimensions, c of channels (0 without values), and p of global parameters.
+    n_points : ndarray of shape (n,)
+        Number of points of each sample.
+    grid_shape : tuple of int or None
+        Number of points along each axis if the points form a grid in C order, else None.
+    params : ndarray of shape (n, p) or None
+        Global parameters.
+    cells : list of (str, ndarray) or None
+        Cells of the mesh in the format of meshio.
+    channel_names : tuple of str or None
+        Names of the channels.
+
     Raises
     ------
     FieldDataError
@@ -69,27 +92,23 @@ class FieldSet:
     ((3, 5, 2), 2, 2)
     """
 
-    __slots__ = (
-        "_cells",
-        "_channel_names",
-        "_coords",
-        "_grid_shape",
-        "_offsets",
-        "_params",
-        "_rows",
-        "_shared",
-        "_values",
-    )
-
+    shape: tuple[int, ...]
+    is_ragged: bool
+    shared_coords: bool
+    in_memory: bool
+    n_dims: int
+    n_channels: int
+    n_params: int
+    n_points: IntArray
+    grid_shape: GridShape | None
+    params: FloatArray | None
+    cells: list[tuple[str, IntArray]] | None
+    channel_names: tuple[str, ...] | None
+    #: Stored arrays, where samples begin in ragged ones, and the rows of a selection; None for all rows.
     _coords: Any
     _values: Any
-    _params: Any
     _offsets: Any
     _rows: IntArray | None
-    _shared: bool
-    _grid_shape: GridShape | None
-    _cells: list[tuple[str, IntArray]] | None
-    _channel_names: tuple[str, ...] | None
 
     def __init__(
         self,
@@ -107,14 +126,37 @@ class FieldSet:
         else:
             count = None if parameters is None else len(parameters)
             state = _uniform_state(as_storage(coords, "coords"), values, grid_shape, count)
-        state |= {
-            "_params": parameters,
-            "_rows": None,
-            "_cells": None if cells is None else list(cells),
-            "_channel_names": None if channel_names is None else tuple(map(str, channel_names)),
-        }
-        self.__setstate__(state)
+        self._set(
+            **state,
+            _rows=None,
+            params=parameters,
+            cells=None if cells is None else list(cells),
+            channel_names=None if channel_names is None else tuple(map(str, channel_names)),
+        )
         self._check_consistency()
+
+    def _set(self, **state: Any) -> None:
+        """Store arrays, and what they say of the samples: a FieldSet does not change, and is asked again and again."""
+        coords, values, params = state["_coords"], state["_values"], state["params"]
+        n_channels = 0 if values is None else int(values.shape[-1])
+        is_ragged, n_samples = state["_offsets"] is not None, len(state["n_points"])
+        # Shared coordinates are in memory always.
+        holds_coords = state["shared_coords"] or type(coords) is np.ndarray
+        self.__dict__.update(
+            state,
+            shape=(n_samples,) if is_ragged else (n_samples, int(coords.shape[-2]), n_channels),
+            is_ragged=is_ragged,
+            in_memory=holds_coords and (values is None or type(values) is np.ndarray),
+            n_dims=int(coords.shape[-1]),
+            n_channels=n_channels,
+            n_params=0 if params is None else int(params.shape[1]),
+        )
+
+    def _replace(self, **changes: Any) -> FieldSet:
+        """Return a FieldSet with some attributes replaced, without checking again."""
+        new = object.__new__(type(self))
+        new._set(**{**self.__dict__, **changes})
+        return new
 
     def __setattr__(self, name: str, value: Any) -> None:
         raise AttributeError(f"FieldSet is immutable: build a new one instead of setting {name!r}.")
@@ -126,95 +168,20 @@ class FieldSet:
         # A pickled selection contains only its own samples. Memory maps are kept, because joblib sends just their file
         # name.
         held = self.read(slice(None)) if self._rows is not None and self.in_memory else self
-        return held._slots()
-
-    def _slots(self) -> dict[str, Any]:
-        """Contents of all slots."""
-        return {name: getattr(self, name) for name in self.__slots__}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        for name, value in state.items():
-            object.__setattr__(self, name, value)
-
-    def _replace(self, **changes: Any) -> FieldSet:
-        """Return a FieldSet with some slots replaced, without checking again."""
-        new = object.__new__(type(self))
-        new.__setstate__(self._slots() | changes)
-        return new
+        return dict(held.__dict__)
 
     def _check_consistency(self) -> None:
         """Raise an error if the numbers of parameters or names do not match the samples and channels."""
-        if self._params is not None and len(self._params) != self._base_length():
+        if self.params is not None and len(self.params) != self.shape[0]:
             raise FieldDataError(
-                f"params has {len(self._params)} rows but there are {self._base_length()} samples; pass one row for "
-                "each sample."
+                f"params has {len(self.params)} rows but there are {self.shape[0]} samples; pass one row for each "
+                "sample."
             )
-        if self._channel_names is not None and len(self._channel_names) != self.n_channels:
-            raise FieldDataError(f"channel_names has {len(self._channel_names)} names for {self.n_channels} channels.")
-
-    def _base_length(self) -> int:
-        """Number of samples of the underlying arrays, before any selection."""
-        if self._offsets is not None:
-            return len(self._offsets) - 1
-        if self._values is not None:
-            return int(self._values.shape[0])
-        return len(self._coords) if not self._shared else len(self._params)
+        if self.channel_names is not None and len(self.channel_names) != self.n_channels:
+            raise FieldDataError(f"channel_names has {len(self.channel_names)} names for {self.n_channels} channels.")
 
     def __len__(self) -> int:
-        return self._base_length() if self._rows is None else len(self._rows)
-
-    @property
-    def is_ragged(self) -> bool:
-        """Whether samples may differ in their number of points."""
-        return self._offsets is not None
-
-    @property
-    def shared_coords(self) -> bool:
-        """Whether all samples share one set of coordinates."""
-        return bool(self._shared)
-
-    @property
-    def grid_shape(self) -> GridShape | None:
-        """Number of points along each axis if the points form a grid in C order, else None."""
-        return self._grid_shape
-
-    @property
-    def cells(self) -> list[tuple[str, IntArray]] | None:
-        """Cells of the mesh in the format of meshio, or None."""
-        return self._cells
-
-    @property
-    def channel_names(self) -> tuple[str, ...] | None:
-        """Names of the channels, or None."""
-        return self._channel_names
-
-    @property
-    def n_dims(self) -> int:
-        """Number d of space dimensions."""
-        return int(self._coords.shape[-1])
-
-    @property
-    def n_channels(self) -> int:
-        """Number c of channels of the values; 0 without values."""
-        return 0 if self._values is None else int(self._values.shape[-1])
-
-    @property
-    def n_params(self) -> int:
-        """Number p of global parameters of a sample."""
-        return 0 if self._params is None else int(self._params.shape[1])
-
-    @property
-    def n_points(self) -> IntArray:
-        """Number of points of each sample, shape (n,)."""
-        if self._offsets is None:
-            return np.full(len(self), self._coords.shape[-2])
-        counts = np.diff(self._offsets)
-        return counts if self._rows is None else counts[self._rows]
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """``(n, P, c)``, or ``(n,)`` for ragged samples; scikit-learn uses it as the shape of X or y."""
-        return (len(self),) if self.is_ragged else (len(self), int(self._coords.shape[-2]), self.n_channels)
+        return self.shape[0]
 
     @property
     def ndim(self) -> int:
@@ -227,19 +194,9 @@ class FieldSet:
         return np.dtype(float) if self._values is None else np.dtype(self._values.dtype)
 
     @property
-    def in_memory(self) -> bool:
-        """Whether values and coordinates are plain arrays in memory, not memory-mapped or read from a file."""
-        return self._holds_coords and (self._values is None or type(self._values) is np.ndarray)
-
-    @property
-    def _holds_coords(self) -> bool:
-        """Whether the coordinates are in memory; shared ones always are."""
-        return bool(self._shared) or type(self._coords) is np.ndarray
-
-    @property
     def coords(self) -> FloatArray:
         """Coordinates: ``(P, d)`` if shared, ``(n, P, d)`` if separate, ``(T, d)`` if ragged."""
-        if self._shared:
+        if self.shared_coords:
             return self._coords
         return self._read_ragged(self._coords) if self.is_ragged else take_rows(self._coords, self._rows)
 
@@ -251,11 +208,6 @@ class FieldSet:
         if self.is_ragged:
             return self._read_ragged(self._values)
         return take_rows(self._values, self._rows).reshape(self.shape)
-
-    @property
-    def params(self) -> FloatArray | None:
-        """Global parameters ``(n, p)`` or None."""
-        return None if self._params is None else take_rows(self._params, self._rows)
 
     @property
     def offsets(self) -> IntArray | None:
@@ -286,11 +238,10 @@ class FieldSet:
             Selected samples, independent of any file.
         """
         part = self[indices]
-        coords = part._coords if part._shared else in_memory(part.coords)
         return part._replace(
-            _coords=coords,
+            _coords=part._coords if part.shared_coords else in_memory(part.coords),
             _values=in_memory(part.values),
-            _params=in_memory(part.params),
+            params=in_memory(part.params),
             _offsets=part.offsets,
             _rows=None,
         )
@@ -322,7 +273,7 @@ class FieldSet:
             One array per sample; with shared coordinates the same array for all samples.
         """
         coords, offsets = self.coords, self.offsets
-        if self._shared:
+        if self.shared_coords:
             return [coords] * len(self)
         return list(coords) if offsets is None else np.split(coords, offsets[1:-1])
 
@@ -334,9 +285,9 @@ class FieldSet:
         ndarray of shape (n, *grid, c)
             Values on the grid.
         """
-        if self._grid_shape is None:
+        if self.grid_shape is None:
             raise FieldDataError("the points of this FieldSet form no grid; pass grid_shape when building it.")
-        return self._held_values().reshape(len(self), *self._grid_shape, -1)
+        return self._held_values().reshape(len(self), *self.grid_shape, -1)
 
     def with_values(self, values: Any, channel_names: Sequence[str] | None = None) -> FieldSet:
         """Return a FieldSet on the same points with other values and without global parameters.
@@ -355,14 +306,14 @@ class FieldSet:
         """
         expected = self.shape[:2] if not self.is_ragged else (int(self.n_points.sum()),)
         # Coordinates in a file are not read.
-        is_kept = self._shared or self._rows is None
+        is_kept = self.shared_coords or self._rows is None
         new = self._replace(
             _coords=self._coords if is_kept else self.coords,
             _values=_checked_values(values, expected),
             _offsets=self.offsets,
-            _params=None,
             _rows=None,
-            _channel_names=None if channel_names is None else tuple(channel_names),
+            params=None,
+            channel_names=None if channel_names is None else tuple(channel_names),
         )
         new._check_consistency()
         return new
@@ -380,18 +331,9 @@ class FieldSet:
         FieldSet
             The same fields.
         """
-        if params is None:
-            return self._replace(_params=None)
-        given, rows = _as_params(params), self._rows
-        if rows is None:
-            (new := self._replace(_params=given))._check_consistency()
-            return new
-        if self.in_memory or len(given) != len(rows) or len(np.unique(rows)) < len(rows):
-            return self.read(slice(None)).with_params(given)
-        # A selection from a file is not read: the numbers go to the rows of its samples.
-        whole = np.zeros((self._base_length(), given.shape[1]), dtype=given.dtype)
-        whole[rows] = given
-        return self._replace(_params=whole)
+        new = self._replace(params=None if params is None else _as_params(params))
+        new._check_consistency()
+        return new
 
     def with_grid(self, grid_shape: GridShape | None) -> FieldSet:
         """Return a FieldSet with the same fields whose points are marked as a grid in C order.
@@ -407,10 +349,10 @@ class FieldSet:
             The same fields, on a grid.
         """
         if grid_shape is None:
-            return self._replace(_grid_shape=None)
+            return self._replace(grid_shape=None)
         if self.is_ragged or np.prod(grid_shape) != self._coords.shape[-2]:
             raise FieldDataError(f"grid_shape {grid_shape} does not fit the points of {self!r}.")
-        return self._replace(_grid_shape=tuple(grid_shape))
+        return self._replace(grid_shape=tuple(grid_shape))
 
     def with_order(self, order: IntArray) -> FieldSet:
         """Return a FieldSet with the points of each sample in another order, in memory and without a grid.
@@ -429,9 +371,9 @@ class FieldSet:
         held = self.read(slice(None))
         coords, values = held.coords, held._held_values()
         if held.shared_coords:
-            return held._replace(_coords=coords[order], _values=values[:, order], _grid_shape=None)
+            return held._replace(_coords=coords[order], _values=values[:, order], grid_shape=None)
         moved = (array.reshape(-1, array.shape[-1])[order].reshape(array.shape) for array in (coords, values))
-        return held._replace(**dict(zip(("_coords", "_values"), moved, strict=True)), _grid_shape=None)
+        return held._replace(**dict(zip(("_coords", "_values"), moved, strict=True)), grid_shape=None)
 
     def __getitem__(self, key: Any) -> FieldSet:
         if isinstance(key, tuple):
@@ -440,8 +382,12 @@ class FieldSet:
             if len(key) == 0 or not all(whole):
                 raise IndexError("a FieldSet is indexed along its sample axis only: use fs[rows] or fs[rows, ...].")
             key = key[0]
-        selected = select_rows(key, len(self))
-        return self._replace(_rows=selected if self._rows is None else self._rows[selected])
+        selected = select_rows(key, self.shape[0])
+        return self._replace(
+            _rows=selected if self._rows is None else self._rows[selected],
+            n_points=self.n_points[selected],
+            params=None if self.params is None else take_rows(self.params, selected),
+        )
 
     @classmethod
     def concatenate(cls, parts: Sequence[FieldSet]) -> FieldSet:
@@ -475,15 +421,13 @@ class FieldSet:
         _check_joinable(parts)
         first = parts[0]
         joined: dict[str, Any] = {}
-        for name in ("params", "values"):
+        for own, name in (("params", "params"), ("_values", "values"), ("n_points", "n_points")):
             held = [getattr(part, name) for part in parts]
-            joined[f"_{name}"] = None if held[0] is None else np.concatenate(held)
+            joined[own] = None if held[0] is None else np.concatenate(held)
         shared = all(part.shared_coords and np.array_equal(part.coords, first.coords) for part in parts)
         coords = first.coords if shared else np.concatenate([_own_coords(part) for part in parts])
-        offsets = None
-        if first.is_ragged:
-            offsets = np.concatenate([[0], np.cumsum(np.concatenate([part.n_points for part in parts]))])
-        return first._replace(_coords=coords, _offsets=offsets, _shared=shared, _rows=None, **joined)
+        offsets = np.concatenate([[0], np.cumsum(joined["n_points"])]) if first.is_ragged else None
+        return first._replace(_coords=coords, _offsets=offsets, shared_coords=shared, _rows=None, **joined)
 
     def __iter__(self) -> Iterator[FieldSet]:
         return (self[index] for index in range(len(self)))
@@ -498,7 +442,7 @@ class FieldSet:
 
     def __repr__(self) -> str:
         size = "ragged" if self.is_ragged else f"{self._coords.shape[-2]} points"
-        grid = "" if self._grid_shape is None else f", grid {'x'.join(map(str, self._grid_shape))}"
+        grid = "" if self.grid_shape is None else f", grid {'x'.join(map(str, self.grid_shape))}"
         extra = f", {self.n_params} params" if self.n_params else ""
         return f"FieldSet({len(self)} samples, {size} in {self.n_dims}-D{grid}, {self.n_channels} channels{extra})"
 
@@ -516,9 +460,10 @@ def iterate_rows(fields: FieldSet) -> Iterator[tuple[int, FloatArray]]:
     tuple of (int, ndarray)
         Index of the first sample of a piece, and the values of the piece, ``(m, P, c)``, or flat if ragged.
     """
-    step = piece_length(fields, fields.n_channels)
-    for start in range(0, len(fields), step):
-        values = fields[start : start + step].values
+    step, count = piece_length(fields, fields.n_channels), len(fields)
+    for start in range(0, count, step):
+        part = fields if step >= count else fields[start : start + step]
+        values = part.values
         if values is not None:
             yield start, values
 
@@ -647,7 +592,7 @@ def _checked_values(values: Any, points: tuple[int, ...]) -> Any:
 
 
 def _ragged_state(coords: Sequence[Any], values: Any, grid_shape: Sequence[int] | None) -> dict[str, Any]:
-    """Build the slots of a FieldSet of samples with different numbers of points, which have no grid."""
+    """Build the attributes of a FieldSet of samples with different numbers of points, which have no grid."""
     if grid_shape is not None:
         raise FieldDataError("samples with different numbers of points have no common grid; leave out grid_shape.")
     points = _flat_samples(coords, "coords", None)
@@ -660,8 +605,8 @@ def _ragged_state(coords: Sequence[Any], values: Any, grid_shape: Sequence[int] 
             raise FieldDataError(f"coords has {len(points)} samples, values has {len(values)}.")
         fields = np.concatenate(_flat_samples(values, "values", [len(item) for item in points]))
     offsets = np.concatenate([[0], np.cumsum([len(item) for item in points])])
-    flat = {"_coords": np.concatenate(points), "_values": fields, "_offsets": offsets}
-    return flat | {"_shared": False, "_grid_shape": None}
+    flat = {"_coords": np.concatenate(points), "_values": fields, "_offsets": offsets, "n_points": np.diff(offsets)}
+    return flat | {"shared_coords": False, "grid_shape": None}
 
 
 def _flat_samples(samples: Sequence[Any], name: str, n_points: Sequence[int] | None) -> list[FloatArray]:
@@ -676,7 +621,7 @@ def _flat_samples(samples: Sequence[Any], name: str, n_points: Sequence[int] | N
 
 
 def _uniform_state(coords: Any, values: Any, grid_shape: Sequence[int] | None, n_params: int | None) -> dict[str, Any]:
-    """Build the slots of a FieldSet of samples that all have the same number of points."""
+    """Build the attributes of a FieldSet of samples that all have the same number of points."""
     if len(coords.shape) < 2:
         raise FieldDataError(f"coords must have shape (points, dimensions) at least, got {coords.shape}; add an axis.")
     _refuse_no_dimensions(coords)
@@ -691,7 +636,10 @@ def _uniform_state(coords: Any, values: Any, grid_shape: Sequence[int] | None, n
     else:
         coords = reshape_rows(coords, (prod(points), n_dims))
     grid = _checked_grid(points, n_dims, grid_shape)
-    return {"_coords": coords, "_values": storage, "_offsets": None, "_shared": shared, "_grid_shape": grid}
+    n_samples = n_params if storage is None and shared else len(coords if storage is None else storage)
+    counts = np.full(n_samples or 0, prod(points))
+    held = {"_coords": coords, "_values": storage, "_offsets": None, "n_points": counts}
+    return held | {"shared_coords": shared, "grid_shape": grid}
 
 
 def _refuse_no_dimensions(coords: Any) -> None:
@@ -704,7 +652,7 @@ def _checked_grid(points: tuple[int, ...], n_dims: int, grid_shape: Sequence[int
     """Return the given grid, or the grid according to the axes of the arrays."""
     if grid_shape is None:
         return points if len(points) == n_dims > 1 else None
-    grid = tuple(int(size) for size in grid_shape)
+    grid = tuple(map(int, grid_shape))
     if min(grid, default=0) < 0 or prod(grid) != prod(points):
         raise FieldDataError(f"grid_shape {grid} has {prod(grid)} points, the fields have {prod(points)}.")
     if len(points) > 1 and points != grid:

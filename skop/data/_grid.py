@@ -99,5 +99,8 @@ def grid_spacing(coords: FloatArray, grid_shape: GridShape) -> tuple[float, ...]
     """
     points = np.asarray(coords, dtype=float).reshape(*grid_shape, -1)
     # Distances are used instead of extents, because axis i of the grid may run along any coordinate.
-    steps = [np.linalg.norm(np.diff(points, axis=axis), axis=-1) for axis in range(len(grid_shape))]
-    return tuple(float(step.mean()) if step.any() else 1.0 for step in steps)
+    spacing = []
+    for axis in range(len(grid_shape)):
+        steps = np.linalg.norm(np.diff(points, axis=axis), axis=-1)
+        spacing.append(float(steps.mean()) if steps.any() else 1.0)
+    return tuple(spacing)

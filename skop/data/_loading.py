@@ -629,8 +629,8 @@ class FieldLoader:
         tuple of (ndarray of int, Batch)
             Indices of the samples, and their tensors.
         """
-        start = 0
-        while start < len(self):
+        start, count = 0, len(self.inputs)
+        while start < count:
             last = np.searchsorted(self._offsets, self._offsets[start] + n_points, side="right") - 1
             stop = max(start + 1, int(last))
             yield (indices := np.arange(start, stop)), self.gather(indices)

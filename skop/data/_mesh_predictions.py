@@ -21,7 +21,7 @@ from skop.data._mesh_cells import (
 )
 from skop.exceptions import FieldDataError
 
-__all__ = ["attach_bounds", "attach_predictions", "attach_spread", "drop_unused_rows", "restore_unused_rows"]
+__all__ = ["attach_beside", "attach_predictions", "drop_unused_rows", "restore_unused_rows"]
 
 #: Key in the info of predicted meshes, with the names of the predicted fields.
 _PREDICTED = "skop: predicted fields"
@@ -74,18 +74,12 @@ def attach_predictions(
     return [_finished(mesh, parts, f"mesh {i}") for i, (mesh, parts) in enumerate(zip(meshes, fields, strict=True))]
 
 
-def attach_spread(
-    meshes: Sequence[meshio.Mesh], spread: FieldSet, components: Mapping[str, int] | None = None
-) -> list[meshio.Mesh]:
-    """Add the spread of predictions to the meshes of `attach_predictions`, as ``<field>_spread``."""
-    return _attached(meshes, spread, components, "spread")
-
-
-def attach_bounds(
-    meshes: Sequence[meshio.Mesh], lower: FieldSet, upper: FieldSet, components: Mapping[str, int] | None = None
-) -> tuple[list[meshio.Mesh], list[meshio.Mesh]]:
-    """Add bounds of predictions to the meshes of `attach_predictions`, as ``<field>_lower`` and ``<field>_upper``."""
-    return _attached(meshes, lower, components, "lower"), _attached(meshes, upper, components, "upper")
+def attach_beside(
+    meshes: Sequence[meshio.Mesh], values: Sequence[FieldSet], components: Mapping[str, int] | None = None
+) -> list[list[meshio.Mesh]]:
+    """Add a spread, or a lower and an upper bound, to the meshes of `attach_predictions`, as ``<field>_spread``, ..."""
+    words = ("spread",) if len(values) == 1 else ("lower", "upper")
+    return [_attached(meshes, part, components, word) for part, word in zip(values, words, strict=True)]
 
 
 def _attached(

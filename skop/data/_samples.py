@@ -18,7 +18,15 @@ import numpy as np
 from sklearn.utils.validation import check_array, validate_data
 
 from skop._typing import FloatArray
-from skop.data._checks import check_finite, check_names, check_not_empty, describe, find_geometry, refuse_length
+from skop.data._checks import (
+    check_extent,
+    check_finite,
+    check_names,
+    check_not_empty,
+    describe,
+    find_geometry,
+    refuse_length,
+)
 from skop.data._fieldset import FieldSet
 from skop.data._mesh_predictions import restore_unused_rows
 from skop.data._pairing import check_index
@@ -33,7 +41,7 @@ from skop.data._targets import (
     read_target_fields,
     warn_if_outside,
 )
-from skop.data.forms import as_list, form_named, form_of, read_fields
+from skop.data.forms import Form, as_list, form_named, form_of
 from skop.data.forms.meshes import MeshReading, field_names, in_plane, on_meshes, open_inputs, open_points
 from skop.data.forms.table import (
     Design,
@@ -89,26 +97,31 @@ def read(
     weighted: bool = False,
 ) -> TrainingData:
     """Read X and y of a fit."""
-    X, y, inputs_held = _unpacked(as_list(X), as_list(y), field_names(input_fields), field_names(target_fields))
-    given, named = X, field_names(input_fields) if inputs_held is None else inputs_held
-    held = MeshReading(named, field_names(target_fields), cell_data, weighted)
-    X, y, design = held.open_training(X, y, params)
+    arguments, wanted = (as_list(X), as_list(y)), field_names(target_fields)
+    named: Sequence[str] = field_names(input_fields)
+    forms = form_of(arguments[0]), form_of(arguments[1])
+    given, y, inputs_held = _unpacked(*arguments, *forms, named, wanted)
+    named = named if inputs_held is None else inputs_held
+    held = MeshReading(named, wanted, cell_data, weighted)
+    X, y, design = held.open_training(given, y, params)
     check_index(given, y, "y")
     refuse_repeated_names([*getattr(y, "columns", ())], "y has {} columns")
-    source = form_of(X)
+    source, kind = map(_form_of_opened, (X, y), arguments, forms)
     if source.is_table:
         refuse_params(design)
-        inputs, (targets, form), role, geometry = _read_table(X, y, estimator, reset)
+        inputs, (targets, form), role, geometry = _read_table(X, y, kind, estimator, reset)
     else:
-        inputs, (targets, form), geometry = _read_samples(X, y, design, other_points)
+        inputs, (targets, form), geometry = _read_samples(X, y, source, kind, design, other_points)
         role = "fields"
     refuse_length(inputs, targets)
     param_names = column_names(X) if design is None else design.names
-    labels = [form_of(part).labels(part) if held.names is None else held.names for part in (X, y)]
+    labels = (source.labels(X), kind.labels(y)) if held.names is None else (held.names, held.names)
     input_extremes = check_finite(inputs, "X", fitting=True, labels=labels[0], param_names=param_names)
     target_extremes = check_targets(targets, labels[1], form.scalar_names, fitting=True)
+    check_extent(inputs, "X")
     places = targets.field if targets.elsewhere else None
     if places is not None:
+        check_extent(places, "y")
         warn_if_outside(places, inputs)
     if held.components is not None:
         form = replace(form, container="meshes", components=held.components)
@@ -137,26 +150,33 @@ def read(
     return TrainingData(inputs, targets, spec, input_extremes, target_extremes, held.names, mesh)
 
 
-def _unpacked(X: Any, y: Any, inputs: Sequence[str], targets: Sequence[str]) -> tuple[Any, Any, Sequence[str] | None]:
+def _unpacked(
+    X: Any, y: Any, source: Form, kind: Form, inputs: Sequence[str], targets: Sequence[str]
+) -> tuple[Any, Any, Sequence[str] | None]:
     """X and y out of the file that holds both, or a file each, and the names of its inputs; None if X is no file."""
     is_own = y is None or y is X
-    found, held = form_of(X).unpack(X, inputs, targets, needs_targets=is_own)
-    y = y if is_own else form_of(y).unpack_targets(y, targets)
+    found, held = source.unpack(X, inputs, targets, needs_targets=is_own)
+    y = y if is_own else kind.unpack_targets(y, targets)
     return (X, y, None) if found is X else (found, held if is_own else y, column_names(found) or inputs)
 
 
+def _form_of_opened(opened: Any, given: Any, form: Form) -> Form:
+    """Form of an argument when the files and meshes in it have been opened."""
+    return form if opened is given else form_of(opened)
+
+
 def _read_samples(
-    X: Any, y: Any, design: Design | None, other_points: bool
+    X: Any, y: Any, source: Form, kind: Form, design: Design | None, other_points: bool
 ) -> tuple[FieldSet, tuple[Targets, TargetForm], str]:
     """Read an X of fields or points, with the y of a fit; return inputs, targets with their form, and the geometry."""
     if y is None:
         raise FieldDataError("fitting requires y to be passed, but the target y is None.")
-    source = form_of(X)
-    inputs, geometry = find_geometry(with_params(read_fields(X, "X"), design))
+    fields, geometry = source.read(X, "X")
+    inputs = with_params(fields, design)
     check_not_empty(inputs, "X")
     source.warn_if_ambiguous(X, "X")
-    elsewhere = may_lie_elsewhere(X, y) if other_points else None
-    targets, form = match_target(y, inputs, listed=source.is_listed, elsewhere=elsewhere)
+    elsewhere = may_lie_elsewhere(source, y) if other_points else None
+    targets, form = match_target(y, kind, inputs, listed=source.is_listed, elsewhere=elsewhere)
     return inputs, (targets, replace(form, scalar_names=scalar_names(y) if targets.field is None else None)), geometry
 
 
@@ -171,9 +191,11 @@ def read_inputs(
     keep_data: bool = False,
 ) -> tuple[FieldSet, list[Any] | None]:
     """Read the X of a prediction, and check it against the fit."""
-    X, _ = form_of(X).unpack(X, spec.input_fields or (), (), needs_targets=False)
+    given = as_list(X)
+    source = form_of(given)
+    X, _ = source.unpack(given, spec.input_fields or (), (), needs_targets=False)
     X, design, meshes = open_inputs(X, params, spec, cell_data, keep_data=keep_data)
-    return _read_inputs(X, spec, coords, estimator, design), meshes
+    return _read_inputs(X, _form_of_opened(X, given, source), spec, coords, estimator, design), meshes
 
 
 def read_query(
@@ -204,13 +226,12 @@ def read_query(
 
 
 def _read_inputs(
-    X: Any, spec: DataSpec, coords: FloatArray | None, estimator: Any, design: Design | None = None
+    X: Any, source: Form, spec: DataSpec, coords: FloatArray | None, estimator: Any, design: Design | None = None
 ) -> FieldSet:
     """X of a prediction, of which meshes have been read."""
-    X = as_list(X)
     if isinstance(X, list) and not X:
         raise FieldDataError("X has 0 samples; at least one is required.")
-    source, known = form_of(X), form_named(spec.input_form)
+    known = form_named(spec.input_form)
     if source.is_table != known.is_table:
         came = "a 2-D table" if source.is_table else f"fields ({describe(X)})"
         expected = "a 2-D table" if known.is_table else "fields"
@@ -227,7 +248,7 @@ def _read_inputs(
             table = validate_data(estimator, X, reset=False, dtype=np.float64, ensure_all_finite=False)
         inputs = table_inputs(table, coords, spec.grid_shape)
     else:
-        inputs, _ = find_geometry(with_params(read_fields(X, "X"), design))
+        inputs = with_params(source.read(X, "X")[0], design)
     if spec.n_params and not inputs.n_params:
         names = "" if spec.param_names is None else f" ({', '.join(spec.param_names)})"
         raise FieldDataError(
@@ -245,7 +266,7 @@ def _read_inputs(
             raise FieldDataError(f"X has {count} {what}, but the estimator was fitted with {fitted}; {describe(X)}.")
     check_names(inputs.channel_names, spec.channel_names, "X")
     check_not_empty(inputs, "X")
-    check_finite(inputs, "X", labels=form_of(X).labels(X), param_names=spec.param_names or column_names(X))
+    check_finite(inputs, "X", labels=source.labels(X), param_names=spec.param_names or column_names(X))
     return inputs
 
 
@@ -265,16 +286,18 @@ def read_scored(
     """Read X and y of a score, and check them against the fit; meshes that hold both are read once."""
     known = spec.target_form.components
     names = field_names(target_fields) if known is None else [name for name, _ in known]
-    X, y, _ = _unpacked(as_list(X), as_list(y), spec.input_fields or (), names)
-    given = X
+    arguments = as_list(X), as_list(y)
+    forms = form_of(arguments[0]), form_of(arguments[1])
+    given, y, _ = _unpacked(*arguments, *forms, spec.input_fields or (), names)
     held = MeshReading(spec.input_fields or (), names, cell_data, weighted, axes=spec.kept_axes, components=known)
-    X, y, design = held.open_scored(X, y, params, spec)
+    X, y, design = held.open_scored(given, y, params, spec)
     check_index(given, y, "y")
-    inputs = _read_inputs(X, spec, coords, estimator, design)
-    return inputs, _read_truth(y, inputs, spec, may_lie_elsewhere(X, y) if other_points else None)
+    source, kind = map(_form_of_opened, (X, y), arguments, forms)
+    inputs = _read_inputs(X, source, spec, coords, estimator, design)
+    return inputs, _read_truth(y, kind, inputs, spec, may_lie_elsewhere(source, y) if other_points else None)
 
 
-def _read_truth(y: Any, inputs: FieldSet, spec: DataSpec, elsewhere: bool | None) -> Targets:
+def _read_truth(y: Any, kind: Form, inputs: FieldSet, spec: DataSpec, elsewhere: bool | None) -> Targets:
     """The y of a score, of which meshes have been read, in the order of points of the inputs."""
     if y is None:
         raise FieldDataError("scoring requires the truth y, but it is None.")
@@ -288,12 +311,12 @@ def _read_truth(y: Any, inputs: FieldSet, spec: DataSpec, elsewhere: bool | None
         if scalars.shape != expected and (scalars.shape != expected[:1] or spec.n_scalars > 1):
             raise FieldDataError(f"y has shape {scalars.shape}; expected {expected}, one row for each sample.")
         return Targets(scalars=scalars.reshape(expected))
-    if spec.target_points != "inputs" and not form_of(y).carries_points:
+    if spec.target_points != "inputs" and not kind.carries_points:
         raise FieldDataError(
             f"y is a {type(y).__name__} without points, but the estimator was fitted on fields on other points than "
             "those of X; pass y as a FieldSet on its points."
         )
-    targets, _ = match_target(y, inputs, listed=form_named(spec.input_form).is_listed, elsewhere=elsewhere)
+    targets, _ = match_target(y, kind, inputs, listed=form_named(spec.input_form).is_listed, elsewhere=elsewhere)
     if targets.n_outputs != spec.n_outputs:
         came = "scalars" if targets.field is None else f"{targets.n_outputs} channels"
         raise FieldDataError(f"y has {came}, but the estimator was fitted on fields of {spec.n_outputs} channels.")
@@ -312,12 +335,14 @@ def _read_truth(y: Any, inputs: FieldSet, spec: DataSpec, elsewhere: bool | None
 
 
 # ---------------------------------------------------------------------- tables
-def _read_table(X: Any, y: Any, estimator: Any, reset: bool) -> tuple[FieldSet, tuple[Targets, TargetForm], str, str]:
+def _read_table(
+    X: Any, y: Any, kind: Form, estimator: Any, reset: bool
+) -> tuple[FieldSet, tuple[Targets, TargetForm], str, str]:
     """Read a 2-D X: global parameters if y is a field, features if y is scalars."""
     check_table(X)
     refuse_mask(y, "y")
     refuse_strangers(y, "y")
-    is_field, names = _is_field(y), scalar_names(y)
+    is_field, names = _is_field(y, kind), scalar_names(y)
     if estimator is None:
         X = np.asarray(X)
     else:
@@ -332,7 +357,7 @@ def _read_table(X: Any, y: Any, estimator: Any, reset: bool) -> tuple[FieldSet, 
         check_not_empty(inputs, "X")
         targets, form = read_scalars(np.asarray(y))
         return inputs, (targets, replace(form, scalar_names=names)), "features", "grid"
-    fields, geometry = find_geometry(read_target_fields(y))
+    fields, geometry = find_geometry(read_target_fields(y, kind))
     if not fields.shared_coords:
         raise FieldDataError(
             "X holds global parameters, so all samples of y must share their coordinates; for meshes that differ "
@@ -340,12 +365,12 @@ def _read_table(X: Any, y: Any, estimator: Any, reset: bool) -> tuple[FieldSet, 
         )
     inputs = table_inputs(X, fields.coords, fields.grid_shape)
     check_not_empty(inputs, "X")
-    return inputs, field_targets(fields, y), "parameters", geometry
+    return inputs, field_targets(fields, kind), "parameters", geometry
 
 
-def _is_field(y: Any) -> bool:
+def _is_field(y: Any, kind: Form) -> bool:
     """Whether y is fields, so that a 2-D X holds global parameters."""
-    if y is None or form_of(y).carries_points:
+    if y is None or kind.carries_points:
         return y is not None
     if isinstance(y, list) and len({np.shape(item) for item in y if hasattr(item, "shape")}) > 1:
         return True
@@ -360,10 +385,10 @@ def restore(
     """Convert predictions to the form that y had."""
     with np.errstate(over="ignore"):
         # The precision of y can be too low for a prediction that is finite.
-        fields, scalars = (
+        fields, scalars = [
             None if part is None else part.astype(target.dtype, copy=False)
             for part in (predictions.fields, predictions.scalars)
-        )
+        ]
     for part in (fields, scalars):
         if part is not None and not np.isfinite(part).all():
             raise NonFinitePredictionError(

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -97,7 +98,7 @@ class FieldScaler:
         FieldScaler
             The fitted scaler.
         """
-        inner: Any = (lambda values: values) if self.function is None else np.log
+        inner: Any = np.asarray if self.function is None else np.log
         mean = self._average(chunks, inner)
         self.offset_, self.spread_ = 0.0, None
         if self.mode is None:
@@ -138,10 +139,11 @@ class FieldScaler:
         for values, weight in chunks():
             # A few samples at a time, so that little is held in double precision.
             step = max(1, _CONVERTED // max(1, values[0].size))
-            parts = (values[start : start + step] for start in range(0, len(values), step))
-            found = (function(np.asarray(part, dtype=np.float64)) for part in parts)
-            per_sample = np.concatenate([part if self.mode == "point" else part.mean(axis=1) for part in found])
-            total = total + np.tensordot(weight, per_sample, axes=(0, 0))
+            per_sample = []
+            for start in range(0, len(values), step):
+                part = function(np.asarray(values[start : start + step], dtype=np.float64))
+                per_sample.append(part if self.mode == "point" else part.mean(axis=1))
+            total = total + np.tensordot(weight, np.concatenate(per_sample), axes=(0, 0))
             weight_sum += float(weight.sum())
         return np.asarray(total) / weight_sum
 
@@ -356,7 +358,7 @@ class Scalers:
     @property
     def per_point(self) -> bool:
         """Whether fields are scaled separately at each point, so that the order of the points must not change."""
-        return any(scaler is not None and scaler.mean_.ndim == 2 for scaler in (self.fields, self.target))
+        return 2 in [scaler.mean_.ndim for scaler in (self.fields, self.target) if scaler is not None]
 
     @classmethod
     def fit(
@@ -398,13 +400,12 @@ class Scalers:
 
         def points() -> Iterator[FloatArray]:
             """Yield the coordinates in pieces, or those whose box, or mean and spread, are those of all moved ones."""
-            held = (piece for part in sources for _, piece in iterate_coords(part))
-            if symmetries is None:
-                yield from held
-            elif options.coords == "standard":
-                yield symmetries.images(np.concatenate([p.reshape(-1, inputs.n_dims) for p in held]), options.coords)
-            else:
-                yield from (symmetries.images(piece, options.coords) for piece in held)
+            held = chain.from_iterable(map(iterate_coords, sources))
+            if symmetries is not None and options.coords == "standard":
+                whole = np.concatenate([piece.reshape(-1, inputs.n_dims) for _, piece in held])
+                yield symmetries.images(whole, options.coords)
+            for _, piece in held:
+                yield piece if symmetries is None else symmetries.images(piece, options.coords)
 
         turn: dict[str, _Turn | None] = dict.fromkeys(("fields", "params", "target", "scalars"))
         if symmetries is not None:
@@ -472,7 +473,7 @@ class Scalers:
     @property
     def learns_logarithms(self) -> bool:
         """Whether the network learns the logarithms of the targets."""
-        return any(scaler is not None and scaler.function == "log" for scaler in (self.target, self.scalars))
+        return "log" in [scaler.function for scaler in (self.target, self.scalars) if scaler is not None]
 
 
 def _varied(scaler: FieldScaler | None, later: FieldScaler | None) -> FieldScaler | None:
@@ -556,18 +557,12 @@ def _fit_fields(
             "the scaler 'point' needs the same points in every sample, but their numbers differ; use 'channel'."
         )
 
-    def pieces() -> Iterator[tuple[FloatArray, FloatArray]]:
-        """Yield values and weights of the samples in pieces."""
-        if fields.is_ragged:
-            yield from ((values[None], weight[i : i + 1]) for i, values in enumerate(_each(fields)))
-            return
-        for start, values in iterate_rows(fields):
-            yield values, weight[start : start + len(values)]
-
     def chunks() -> Iterator[tuple[FloatArray, FloatArray]]:
         """Yield values and weights of the samples, turned by all symmetries, in pieces."""
-        for values, own in pieces():
-            yield from ((held, own) for held in ([values] if turn is None else turn(values)))
+        for start, piece in enumerate(_each(fields)) if fields.is_ragged else iterate_rows(fields):
+            values = piece[np.newaxis] if fields.is_ragged else piece
+            for held in [values] if turn is None else turn(values):
+                yield held, weight[start : start + len(values)]
 
     return FieldScaler(mode, function).fit(chunks)
 

@@ -65,11 +65,10 @@ class Targets:
     elsewhere: bool = False
 
     def __post_init__(self) -> None:
-        sizes = {len(part) for part in (self.field, self.scalars) if part is not None}
-        if len(sizes) != 1:
-            raise FieldDataError(
-                f"targets need a field, scalars, or both of equal length; got lengths {sorted(sizes)}."
-            )
+        held = [part for part in (self.field, self.scalars) if part is not None]
+        if not held or (len(held) > 1 and len(held[0]) != len(held[1])):
+            sizes = sorted(map(len, held))
+            raise FieldDataError(f"targets need a field, scalars, or both of equal length; got lengths {sizes}.")
 
     def __len__(self) -> int:
         return len(self.scalars) if self.field is None else len(self.field)  # type: ignore[arg-type]
@@ -254,6 +253,21 @@ class DataSpec:
             channel_names=(*names, "distance") if names is not None and self.resampler.distance else names,
             resampler=None,
         )
+
+    @property
+    def output_names(self) -> list[str]:
+        """Names of the output channels and scalars, each of which occurs once."""
+        form, unique = self.target_form, list[str]()
+        for prefix, named, count in (
+            ("channel", form.channel_names, self.n_outputs),
+            ("scalar", form.scalar_names, self.n_scalars),
+        ):
+            names = [*named] if named else [f"{prefix} {number}" for number in range(count)]
+            for number, name in enumerate(names if count else ()):
+                # Components of one field of a mesh may have the name of another.
+                is_unique = names.count(name) == 1 and name not in unique
+                unique.append(name if is_unique else f"{name} ({prefix} {number})")
+        return unique
 
     def differences(self, other: DataSpec) -> str:
         """Say in words in what other data differ.

@@ -49,7 +49,8 @@ class Extremes:
     @classmethod
     def joined(cls, parts: Sequence[Extremes]) -> Extremes:
         """Join the statistics of successive samples."""
-        return cls(*(np.concatenate([getattr(part, name) for part in parts]) for name in cls.__dataclass_fields__))
+        held = [(part.low, part.high, part.mean, part.size) for part in parts]
+        return cls(*map(np.concatenate, zip(*held, strict=True)))
 
     def __getitem__(self, rows: Any) -> Extremes:
         return Extremes(self.low[rows], self.high[rows], self.mean[rows], self.size[rows])
@@ -73,5 +74,5 @@ def boxes(fields: FieldSet) -> tuple[FloatArray, FloatArray]:
             starts = offsets[start:-1] - offsets[start]
             starts = starts[starts < len(coords)]
             corners.append(tuple(extreme.reduceat(coords, starts, axis=0) for extreme in (np.minimum, np.maximum)))
-    lower, upper = (np.concatenate(part) for part in zip(*corners, strict=True))
+    lower, upper = map(np.concatenate, zip(*corners, strict=True))
     return lower, upper

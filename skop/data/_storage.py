@@ -76,7 +76,8 @@ def as_storage(array: Any, name: str) -> Any:
     SkopWarning
         If chunks of an array are in no file.
     """
-    if is_lazy(array):
+    is_stored = is_lazy(array)
+    if is_stored:
         _refuse_closed(array, name)
         if any(size != size for size in array.shape):  # NaN
             raise FieldDataError(
@@ -97,7 +98,7 @@ def as_storage(array: Any, name: str) -> Any:
         )
     if isinstance(array, np.memmap):
         return StoredRows(array, name) if kind == "b" else array
-    if is_lazy(array):
+    if is_stored:
         if isinstance(array, StoredRows):
             return array
         _refuse_large_parts(array, name)
@@ -121,13 +122,13 @@ def _refuse_large_parts(array: Any, name: str) -> None:
 
 def _as_array(array: Any, name: str) -> np.ndarray:
     """Convert an array-like to a NumPy array; memory maps are not read."""
+    if type(array) in (np.ndarray, np.memmap):
+        return array
     if hasattr(array, "toarray"):
         raise FieldDataError(f"{name} is a sparse matrix; pass a dense array: {name}.toarray().")
     refuse_mask(array, name)
     if isinstance(array, np.ma.MaskedArray):
         return np.ma.getdata(array)
-    if isinstance(array, np.memmap):
-        return array
     try:
         return np.asarray(array)
     except (ValueError, TypeError, RuntimeError) as error:

@@ -29,7 +29,7 @@ from skop.data._fieldset import FieldSet, piece_length
 from skop.data._spec import TargetForm, Targets
 from skop.data._statistics import Extremes, boxes
 from skop.data._storage import as_storage, reshape_rows
-from skop.data.forms import form_of, read_fields
+from skop.data.forms import Form
 from skop.data.forms.arrays import grid_array
 from skop.data.forms.table import read_scalars
 from skop.exceptions import FieldDataError, warn
@@ -50,16 +50,18 @@ _COPY = 1e-2
 
 
 # ---------------------------------------------------------------------- reading
-def match_target(y: Any, inputs: FieldSet, *, listed: bool, elsewhere: bool | None) -> tuple[Targets, TargetForm]:
-    """Read a y on the points of X, or scalars. X may be a list of samples.
+def match_target(
+    y: Any, kind: Form, inputs: FieldSet, *, listed: bool, elsewhere: bool | None
+) -> tuple[Targets, TargetForm]:
+    """Read a y of some form on the points of X, or scalars. X may be a list of samples.
 
     `elsewhere` is whether y may be on other points; None if it may not for other reasons than its form and that of X.
     """
-    if form_of(y).carries_points:
-        fields = read_target_fields(y)
+    if kind.carries_points:
+        fields = read_target_fields(y, kind)
         if elsewhere and _lies_elsewhere(fields, inputs):
             _check_pairing(fields, inputs)
-            targets, form = field_targets(find_geometry(fields)[0], y)
+            targets, form = field_targets(find_geometry(fields)[0], kind)
             return replace(targets, elsewhere=True), form
         _check_same_points(fields, inputs, _MAY_LIE_ELSEWHERE if elsewhere is False else "")
         if fields.is_ragged != inputs.is_ragged and len(fields) == len(inputs):
@@ -68,9 +70,9 @@ def match_target(y: Any, inputs: FieldSet, *, listed: bool, elsewhere: bool | No
             fields = inputs.with_values(whole, fields.channel_names).with_params(fields.params)
         elif fields.grid_shape is None and inputs.grid_shape is not None:
             fields = fields.with_grid(inputs.grid_shape)
-        return field_targets(fields, y)
+        return field_targets(fields, kind)
     if isinstance(y, list) and y and (listed or inputs.is_ragged or not inputs.shared_coords) and np.ndim(y[0]) > 0:
-        return _listed_target(y, inputs)
+        return _listed_target(y, kind, inputs)
     array = as_storage(y, "y")
     if len(array.shape) <= 2 and inputs.is_ragged:
         return read_scalars(array)
@@ -83,9 +85,9 @@ def match_target(y: Any, inputs: FieldSet, *, listed: bool, elsewhere: bool | No
     grid = inputs.grid_shape or points
     for has_grid_axes, base in ((True, grid), (False, points)):
         if per_sample[:-1] == base:
-            return _on_points(inputs, array, has_grid_axes=has_grid_axes, squeezes_channel=False)
+            return _on_points(inputs, array, kind, has_grid_axes=has_grid_axes, squeezes_channel=False)
         if per_sample == base and per_sample != (1,):
-            return _on_points(inputs, array, has_grid_axes=has_grid_axes, squeezes_channel=True)
+            return _on_points(inputs, array, kind, has_grid_axes=has_grid_axes, squeezes_channel=True)
     if len(array.shape) <= 2:
         return read_scalars(array)
     raise FieldDataError(
@@ -94,26 +96,29 @@ def match_target(y: Any, inputs: FieldSet, *, listed: bool, elsewhere: bool | No
     )
 
 
-def read_target_fields(y: Any) -> FieldSet:
+def read_target_fields(y: Any, kind: Form) -> FieldSet:
     """Read a y that contains points, or an array on a grid."""
-    if not form_of(y).carries_points:
+    if not kind.carries_points:
         return grid_array(y, "y")
-    fields = read_fields(y, "y")
+    fields = kind.checked_fields(y, "y")
     if fields.n_channels == 0:
         raise FieldDataError(f"y is a {type(y).__name__} without values; pass the target fields as its values.")
     return fields
 
 
-def field_targets(fields: FieldSet, y: Any) -> tuple[Targets, TargetForm]:
-    """Return the targets from a FieldSet that was read from y, and the form of y."""
-    dtype = fields.dtype if fields.dtype.kind == "f" else np.dtype(float)
-    held = form_of(y)
-    kind = held.container if held.carries_points else "array"
-    form = TargetForm(kind, dtype.name, has_grid_axes=not held.carries_points, channel_names=fields.channel_names)
-    return Targets(fields.with_params(None), fields.params), form
+def field_targets(fields: FieldSet, kind: Form) -> tuple[Targets, TargetForm]:
+    """Return the targets from a FieldSet that was read from a y of some form, and what predictions need of it."""
+    dtype = fields.dtype
+    form = TargetForm(
+        kind.container if kind.carries_points else "array",
+        dtype.name if dtype.kind == "f" else "float64",
+        has_grid_axes=not kind.carries_points,
+        channel_names=fields.channel_names,
+    )
+    return Targets(fields if fields.params is None else fields.with_params(None), fields.params), form
 
 
-def _listed_target(y: list[Any], inputs: FieldSet) -> tuple[Targets, TargetForm]:
+def _listed_target(y: list[Any], kind: Form, inputs: FieldSet) -> tuple[Targets, TargetForm]:
     """Read a list of arrays, one for each sample, on the points of X."""
     arrays = [np.asarray(as_storage(item, f"y of sample {i}")) for i, item in enumerate(y)]
     refuse_length(inputs, arrays)
@@ -126,21 +131,18 @@ def _listed_target(y: list[Any], inputs: FieldSet) -> tuple[Targets, TargetForm]
             raise FieldDataError(f"y of sample {i} has shape {item.shape}; X has {n_points} points there: {expected}.")
     values = np.concatenate([item[:, None] if single else item for item in arrays])
     whole = values if inputs.is_ragged else values.reshape(len(arrays), int(inputs.n_points[0]), -1)
-    targets, form = field_targets(inputs.with_values(whole), y)
+    targets, form = field_targets(inputs.with_values(whole), kind)
     return targets, replace(form, container="list", has_grid_axes=False, squeezes_channel=single)
 
 
 def _on_points(
-    inputs: FieldSet, array: Any, *, has_grid_axes: bool, squeezes_channel: bool
+    inputs: FieldSet, array: Any, kind: Form, *, has_grid_axes: bool, squeezes_channel: bool
 ) -> tuple[Targets, TargetForm]:
     """Build target fields on the points of the inputs."""
+    refuse_length(inputs, array)
     n_points = int(inputs.n_points[0])
     values = reshape_rows(array, (n_points, 1 if squeezes_channel else int(array.shape[-1])))
-    if inputs.in_memory:
-        fields = FieldSet(inputs.coords, values, grid_shape=inputs.grid_shape)
-    else:
-        fields = inputs.with_values(values)
-    targets, form = field_targets(fields, array)
+    targets, form = field_targets(inputs.with_values(values), kind)
     return targets, replace(form, has_grid_axes=has_grid_axes, squeezes_channel=squeezes_channel)
 
 
@@ -172,12 +174,12 @@ def check_targets(
 
 
 # ---------------------------------------------------------------------- points of targets and of inputs
-def may_lie_elsewhere(X: Any, y: Any) -> bool:
-    """Whether y is a FieldSet, as meshes are when they have been opened, and X has coordinates.
+def may_lie_elsewhere(source: Form, y: Any) -> bool:
+    """Whether y is a FieldSet, as meshes are when they have been opened, and an X of this form has coordinates.
 
     An array lies on the unit box for want of coordinates: to take y at its word would shift one against the other.
     """
-    return isinstance(y, FieldSet) and not form_of(X).lacks_points
+    return isinstance(y, FieldSet) and not source.lacks_points
 
 
 def _check_same_points(fields: FieldSet, inputs: FieldSet, remedy: str) -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import prod
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin
@@ -15,20 +15,18 @@ from sklearn.utils.validation import check_is_fitted
 
 from skop._optional import import_optional
 from skop._sklearn_compat import last_step
-from skop._typing import FloatArray, IntArray, PathOrStr
+from skop._typing import FloatArray, PathOrStr
 from skop.data import (
     DataSpec,
     FieldSet,
     Predictions,
     Targets,
     TrainingData,
-    attach_bounds,
-    attach_spread,
+    attach_beside,
     beside,
     check_index,
     form_of,
     interpolate_fields,
-    piece_length,
     query_points,
     read,
     read_inputs,
@@ -38,18 +36,19 @@ from skop.data import (
     series_files,
 )
 from skop.estimators._parts import by_chunks
-from skop.estimators._weights import check_weight, labels_of_groups, samples_with_weight
+from skop.estimators._streams import StreamedSamples, scores_of_channels
+from skop.estimators._weights import samples_with_weight
 from skop.estimators.files._file_checks import Held, checks, is_array
-from skop.estimators.files._persistence import ESTIMATORS, save_estimator
+from skop.estimators.files._persistence import register, save_estimator
 from skop.exceptions import FieldDataError, each_warning_once, held_warnings, warn
-from skop.metrics import channel_sizes, relative_l2_error, relative_l2_score
+from skop.metrics import channel_sizes, relative_l2_score
 from skop.surrogate._domain import SeenRanges, warn_of_findings
 from skop.surrogate._novelty import Novelty, Reference, check_level, features, reference_of, warn_of_novelty
-from skop.surrogate._profile import Finding, Profile
+from skop.surrogate._profile import Finding, Profile, table_of
 
 __all__ = [
     *("FieldRegressor", "checked_by_caller", "end_if_interrupted", "fitted_attributes"),
-    *("restored_on_failure", "samples_at_once"),
+    "restored_on_failure",
 ]
 
 #: Predictions at points, or at those of y in the fit for None, with a spread or two bounds or alone; and the points.
@@ -132,104 +131,6 @@ def _was_interrupted(model: Any) -> bool:
     )
 
 
-def samples_at_once(inputs: FieldSet, targets: Targets) -> int:
-    """Return how many samples are read and predicted at once where they are in files."""
-    parts = [inputs] if targets.field is None else [inputs, targets.field]
-    return min(piece_length(part, max(part.n_channels, part.n_dims)) for part in parts)
-
-
-class _SampleSequence(Sequence[FloatArray]):
-    """Values of samples one after the other, of which a few are in memory at a time.
-
-    Parameters
-    ----------
-    count : int
-        Number of samples.
-    step : int
-        Number of samples that are in memory at once.
-    values_of : callable
-        Function of a slice of samples that returns a list of their values.
-    """
-
-    def __init__(self, count: int, step: int, values_of: Callable[[slice], list[FloatArray]]) -> None:
-        self._count, self._step, self._values_of = count, step, values_of
-
-    def __len__(self) -> int:
-        return self._count
-
-    def __getitem__(self, index: Any) -> Any:
-        if isinstance(index, slice):
-            return [self[i] for i in range(*index.indices(self._count))]
-        row = range(self._count)[index]
-        return self._values_of(slice(row, row + 1))[0]
-
-    def __iter__(self) -> Iterator[FloatArray]:
-        for start in range(0, self._count, self._step):
-            yield from self._values_of(slice(start, start + self._step))
-
-    def of_channels(self, channels: IntArray) -> _SampleSequence:
-        """Some channels of the same samples."""
-        return _SampleSequence(
-            self._count, self._step, lambda rows: [values[..., channels] for values in self._values_of(rows)]
-        )
-
-
-@dataclass(frozen=True)
-class _StreamedSamples:
-    """True and predicted fields of a score, read and predicted a few samples at a time.
-
-    Attributes
-    ----------
-    inputs : FieldSet
-        Inputs.
-    truth : Targets
-        True fields.
-    predict : callable
-        Function of inputs and truth that returns predictions and their points.
-    """
-
-    inputs: FieldSet
-    truth: Targets
-    predict: Callable[[FieldSet, Targets], tuple[Predictions, FieldSet]]
-
-    def true(self) -> _SampleSequence:
-        """True fields."""
-        return self._sequence(lambda rows: cast("FieldSet", self.truth.field)[rows].to_list())
-
-    def predicted(self) -> _SampleSequence:
-        """Predicted fields."""
-
-        def values_of(rows: slice) -> list[FloatArray]:
-            """Predictions of some samples."""
-            found, places = self.predict(self.inputs[rows], self.truth[rows])
-            return places.with_values(found.fields).to_list()
-
-        return self._sequence(values_of)
-
-    def scalars(self) -> FloatArray:
-        """Predicted scalars, which are few, by predictions of their own."""
-        rows = (slice(start, start + self._step) for start in range(0, len(self.truth), self._step))
-        return np.concatenate(
-            [np.asarray(self.predict(self.inputs[part], self.truth[part])[0].scalars) for part in rows]
-        )
-
-    @property
-    def _step(self) -> int:
-        """Number of samples that are read and predicted at once."""
-        return samples_at_once(self.inputs, self.truth)
-
-    def _sequence(self, values_of: Callable[[slice], list[FloatArray]]) -> _SampleSequence:
-        """Values of all samples."""
-        return _SampleSequence(len(self.truth), self._step, values_of)
-
-
-def _of_channels(samples: Any, channels: IntArray) -> Any:
-    """Some channels, or scalars, of samples."""
-    if isinstance(samples, _SampleSequence):
-        return samples.of_channels(channels)
-    return [np.asarray(item)[..., channels] for item in samples]
-
-
 class FieldRegressor(RegressorMixin, BaseEstimator):
     """Base class of all regressors on fields and tables.
 
@@ -249,13 +150,7 @@ class FieldRegressor(RegressorMixin, BaseEstimator):
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        known = ESTIMATORS.get(cls.__name__)
-        if known is not None and known.__module__.startswith("skop.") and known.__module__ != cls.__module__:
-            warn(
-                f"{cls.__name__} is the name of an estimator of skop; models of this class cannot be saved. Rename it."
-            )
-            return
-        ESTIMATORS[cls.__name__] = cls
+        register(cls)
 
     # ------------------------------------------------------------------ reading
     def _read(
@@ -273,17 +168,6 @@ class FieldRegressor(RegressorMixin, BaseEstimator):
                 for finding in Profile(samples_with_weight(data, sample_weight), columns).problems():
                     warn(str(finding))
         return data
-
-    def _read_used(
-        self, X: Any, y: Any, sample_weight: Any, *, params: Any = None, groups: Any = None
-    ) -> tuple[TrainingData, FloatArray | None, Any, IntArray]:
-        """Samples of a fit with positive weight, their weights and labels of groups, and their rows."""
-        data = self._read(X, y, params=params, sample_weight=sample_weight, groups=groups)
-        weight, labels = check_weight(sample_weight, len(data.inputs)), labels_of_groups(groups, len(data.inputs))
-        if weight is None:
-            return data, None, labels, np.arange(len(data.inputs))
-        used = np.flatnonzero(weight)
-        return samples_with_weight(data, weight), weight[used], None if labels is None else labels[used], used
 
     @property
     def _mesh_options(self) -> dict[str, Any]:
@@ -311,16 +195,15 @@ class FieldRegressor(RegressorMixin, BaseEstimator):
 
     def _read_query(self, X: Any, coords: Any, params: Any) -> tuple[FieldSet, Any, list[Any] | None]:
         """Read X and `coords` of a prediction; also return the meshes for its result, if there are any."""
-        check_is_fitted(self)
         of_series = self._is_of_series
         if coords is None or of_series:
             inputs, meshes = self._read_inputs(X, params)
-            if coords is None and not of_series and self.spec_.has_parameters_alone:
-                meshes = None if getattr(self, "mesh_", None) is None else [self.mesh_] * len(inputs)
-            elif coords is not None or self.spec_.target_points != "inputs":
-                is_held = coords is None and not of_series and getattr(self, "mesh_", None) is not None
-                meshes = [self.mesh_] * len(inputs) if is_held else None
+            held = None if coords is not None or of_series else getattr(self, "mesh_", None)
+            is_elsewhere = coords is not None or self.spec_.target_points != "inputs"
+            if is_elsewhere or (self.spec_.has_parameters_alone and not of_series):
+                meshes = None if held is None else [held] * len(inputs)
             return inputs, coords, meshes
+        check_is_fitted(self)
         options: dict[str, Any] = {"cell_data": self._mesh_options.get("cell_data", "refuse"), "params": params}
         options |= {"keep_data": self.spec_.target_form.components is not None, "fitted_coords": self.coords_}
         return read_query(X, coords, self.spec_, estimator=self, **options)
@@ -462,7 +345,7 @@ class FieldRegressor(RegressorMixin, BaseEstimator):
            sample         what  value
         0       1  parameter 1   30.0
         """
-        pandas = import_optional("pandas", purpose="return a table")
+        import_optional("pandas", purpose="return a table")
         with each_warning_once():
             inputs, _ = self._read_inputs(X, params)
         if self.ranges_ is None:
@@ -470,13 +353,7 @@ class FieldRegressor(RegressorMixin, BaseEstimator):
                 "the ranges of the fit are not known: the model was saved by an earlier version of skop, or its "
                 "estimator is none of skop; fit again."
             )
-        found, files = self._findings(inputs, every=True), self._files(X, len(inputs))
-        numbers = ("what", "value", "lowest", "highest", "excess")
-        rows = [item.samples[0] if item.samples else None for item in found]
-        table = pandas.DataFrame({"sample": rows} | {name: [getattr(item, name) for item in found] for name in numbers})
-        if files is not None:
-            table.insert(1, "file", [None if row is None else files[row] for row in rows])
-        return table.astype({"sample": "Int64"})
+        return table_of(self._findings(inputs, every=True), self._files(X, len(inputs)))
 
     def _findings(self, inputs: FieldSet, *, every: bool) -> list[Finding]:
         """What is outside of what the fit has seen: all of it, or the furthest numbers."""
@@ -501,11 +378,6 @@ class FieldRegressor(RegressorMixin, BaseEstimator):
         found = [finding for finding in found if not (is_told and finding.what.startswith(of_points))]
         warn_of_findings(found, self._files(X, len(inputs)) if found else None)
         return bool(found)
-
-    def _warn_if_far(self, predictions: Predictions, *, is_told: bool) -> None:
-        """Warn if predictions are far outside of the targets of the fit, unless it is told that their inputs are."""
-        if self.ranges_ is not None and not is_told:
-            self.ranges_.warn_of_outputs(predictions)
 
     # ------------------------------------------------------------------ prediction
     def _predict_values(self, inputs: FieldSet) -> Predictions:
@@ -589,44 +461,27 @@ class FieldRegressor(RegressorMixin, BaseEstimator):
                 raise FieldDataError("coords was given, but the estimator predicts scalars, not fields; leave it out.")
             is_told = self._warn_if_outside(inputs, X)
             (mean, *others), places = ask(inputs, points)
-            if writer is None:
-                self._warn_if_far(mean, is_told=is_told)
-            target, own = (places, meshes, self._labels(X)), self if writer is None else writer
-            result = own._restore(mean, *target)
-            if len(others) == 1:
-                return result, own._restore_spread(result, others[0], *target)
-            return (result, *own._restore_bounds(result, others, *target)) if others else result
-
-    def _labels(self, X: Any) -> Any:
-        """Labels of samples, if the scalars of a prediction have names."""
-        return None if self.spec_.target_form.scalar_names is None else form_of(X).labels(X)
+            if writer is None and not is_told and self.ranges_ is not None:
+                self.ranges_.warn_of_outputs(mean)
+            labels = None if self.spec_.target_form.scalar_names is None else form_of(X).labels(X)
+            own = self if writer is None else writer
+            result = own._restore(mean, places, meshes, labels)
+            return (result, *own._restore_beside(result, others, places, meshes, labels)) if others else result
 
     def _restore(self, predictions: Predictions, places: FieldSet, meshes: list[Any] | None, labels: Any = None) -> Any:
         """Convert predictions to the form of y, on meshes if these are given."""
         return restore(self.spec_.target_form, predictions, places, meshes, labels)
 
-    def _restore_spread(
-        self, mean: Any, spread: Predictions, places: FieldSet, meshes: list[Any] | None, labels: Any = None
-    ) -> Any:
-        """Convert the spread of predictions to the form of y; on meshes, also add it to those of the mean."""
-        form = self.spec_.target_form
-        if meshes is None or form.components is None:
-            return restore(form, spread, places, meshes, labels)
-        shown = mean if spread.scalars is None else mean[0]
-        found = attach_spread(shown, restore(form, spread, places), dict(form.components))
-        return beside(form, found, spread.scalars, labels)
-
-    def _restore_bounds(
-        self, mean: Any, bounds: Sequence[Predictions], places: FieldSet, meshes: list[Any] | None, labels: Any = None
+    def _restore_beside(
+        self, mean: Any, others: Sequence[Predictions], places: FieldSet, meshes: list[Any] | None, labels: Any = None
     ) -> list[Any]:
-        """Convert lower and upper bounds to the form of y; on meshes, also add them to those of the mean."""
+        """Convert a spread, or two bounds, to the form of y; on meshes, also add them to those of the mean."""
         form = self.spec_.target_form
         if meshes is None or form.components is None:
-            return [restore(form, bound, places, meshes, labels) for bound in bounds]
-        lower, upper = (restore(form, bound, places) for bound in bounds)
-        shown = mean if bounds[0].scalars is None else mean[0]
-        found = attach_bounds(shown, lower, upper, dict(form.components))
-        return [beside(form, part, bound.scalars, labels) for part, bound in zip(found, bounds, strict=True)]
+            return [restore(form, part, places, meshes, labels) for part in others]
+        shown, fields = mean if others[0].scalars is None else mean[0], [restore(form, part, places) for part in others]
+        found = attach_beside(shown, fields, dict(form.components))
+        return [beside(form, part, other.scalars, labels) for part, other in zip(found, others, strict=True)]
 
     # ------------------------------------------------------------------ scoring
     def score(self, X: Any, y: Any = None, sample_weight: Any = None, *, params: Any = None) -> float:
@@ -712,32 +567,8 @@ class FieldRegressor(RegressorMixin, BaseEstimator):
         scores: list[float] = []
         for kind, true, found in self._scored_parts(X, y, params, sample_weight, streamed=True):
             count = self.spec_.n_outputs if kind == "field" else self.spec_.n_scalars
-            is_defined: Any = np.zeros(count, dtype=bool)
-            for item in true:
-                is_defined |= np.asarray(item).reshape(-1, count).any(axis=0)
-            own = np.full(count, np.nan)
-            if is_defined.any():
-                # One pass for all channels, since samples in files are read and predicted in it.
-                parts = [_of_channels(samples, np.flatnonzero(is_defined)) for samples in (true, found)]
-                own[is_defined] = 1 - np.asarray(
-                    relative_l2_error(*parts, sample_weight=sample_weight, kind=kind, average="channel")
-                )
-            scores += own.tolist()
-        return dict(zip(self._output_names(), scores, strict=True))
-
-    def _output_names(self) -> list[str]:
-        """Names of the channels and scalars, each of which occurs once."""
-        form, unique = self.spec_.target_form, list[str]()
-        for prefix, named, count in (
-            ("channel", form.channel_names, self.spec_.n_outputs),
-            ("scalar", form.scalar_names, self.spec_.n_scalars),
-        ):
-            names = [*named] if named else [f"{prefix} {number}" for number in range(count)]
-            for number, name in enumerate(names if count else ()):
-                # Components of one field of a mesh may have the name of another.
-                is_unique = names.count(name) == 1 and name not in unique
-                unique.append(name if is_unique else f"{name} ({prefix} {number})")
-        return unique
+            scores += scores_of_channels(kind, true, found, count, sample_weight)
+        return dict(zip(self.spec_.output_names, scores, strict=True))
 
     def _scored_parts(
         self, X: Any, y: Any, params: Any = None, sample_weight: Any = None, *, streamed: bool = False
@@ -750,9 +581,7 @@ class FieldRegressor(RegressorMixin, BaseEstimator):
             inputs, truth = self._read_scored(X, y, params, sample_weight)
             self._warn_if_outside(inputs, X)
             if streamed and truth.field is not None and not (inputs.in_memory and truth.in_memory):
-                samples = _StreamedSamples(inputs, truth, self._predict_scored)
-                streams: list[Any] = [("field", samples.true(), samples.predicted())]
-                return streams if truth.scalars is None else [*streams, ("scalar", truth.scalars, samples.scalars())]
+                return StreamedSamples(inputs, truth, self._predict_scored).parts()
             predictions, places = self._predict_scored(inputs, truth)
         parts: list[Any] = []
         if truth.field is not None:

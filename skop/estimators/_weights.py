@@ -12,11 +12,11 @@ import numpy as np
 from sklearn.utils.validation import has_fit_parameter
 
 from skop._sklearn_compat import check_sample_weight
-from skop._typing import FloatArray
+from skop._typing import FloatArray, IntArray
 from skop.data import TrainingData, refuse_mask
 from skop.exceptions import FieldDataError
 
-__all__ = ["check_weight", "labels_of_groups", "samples_with_weight", "weight_option"]
+__all__ = ["check_weight", "labels_of_groups", "samples_with_weight", "used_samples", "weight_option"]
 
 #: Allowed range of the largest sample weight.
 _WEIGHTS = (1e-15, 1e15)
@@ -65,6 +65,17 @@ def samples_with_weight(data: TrainingData, sample_weight: Any) -> TrainingData:
         target_extremes=None if data.target_extremes is None else data.target_extremes[kept],
         names=tuple(names[number] for number in kept),
     )
+
+
+def used_samples(
+    data: TrainingData, sample_weight: Any, groups: Any = None
+) -> tuple[TrainingData, FloatArray | None, Any, IntArray]:
+    """Samples of a fit with positive weight, their weights and labels of groups, and their rows."""
+    weight, labels = check_weight(sample_weight, len(data.inputs)), labels_of_groups(groups, len(data.inputs))
+    if weight is None:
+        return data, None, labels, np.arange(len(data.inputs))
+    used = np.flatnonzero(weight)
+    return samples_with_weight(data, weight), weight[used], None if labels is None else labels[used], used
 
 
 def labels_of_groups(groups: Any, n_samples: int) -> Any:

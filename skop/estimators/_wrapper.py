@@ -111,19 +111,12 @@ class WrappingRegressor(MetaEstimatorMixin, FieldRegressor):
         writer: Any = super() if (part := self._series_part) is None else part
         return writer._restore(predictions, places, meshes, labels)
 
-    def _restore_spread(
-        self, mean: Any, spread: Predictions, places: FieldSet, meshes: list[Any] | None, labels: Any = None
-    ) -> Any:
-        """Convert the spread of predictions to the form of y."""
-        writer: Any = super() if (part := self._series_part) is None else part
-        return writer._restore_spread(mean, spread, places, meshes, labels)
-
-    def _restore_bounds(
-        self, mean: Any, bounds: Sequence[Predictions], places: FieldSet, meshes: list[Any] | None, labels: Any = None
+    def _restore_beside(
+        self, mean: Any, others: Sequence[Predictions], places: FieldSet, meshes: list[Any] | None, labels: Any = None
     ) -> list[Any]:
-        """Convert lower and upper bounds to the form of y."""
+        """Convert a spread, or two bounds, to the form of y."""
         writer: Any = super() if (part := self._series_part) is None else part
-        return writer._restore_bounds(mean, bounds, places, meshes, labels)
+        return writer._restore_beside(mean, others, places, meshes, labels)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -1,6 +1,7 @@
 """Patch embedding and unembedding: from the points of a grid to tokens, and back."""
 
 from collections.abc import Sequence
+from itertools import chain
 from math import lcm, prod
 
 import torch
@@ -178,8 +179,9 @@ class PatchUnembedding(nn.Module):
         n_dims = len(counts)
         blocks = self.linear(self.norm(tokens) + self.shift)
         blocks = blocks.reshape(tokens.shape[0], *counts, *self.patch_shape, self.out_channels)
-        order = [0, *(axis for pair in range(1, n_dims + 1) for axis in (pair, pair + n_dims)), 2 * n_dims + 1]
+        pairs = zip(range(1, n_dims + 1), range(n_dims + 1, 2 * n_dims + 1), strict=True)
+        order = [0, *chain.from_iterable(pairs), 2 * n_dims + 1]
         full = [count * patch for count, patch in zip(counts, self.patch_shape, strict=True)]
         grid = blocks.permute(order).reshape(tokens.shape[0], *full, self.out_channels)
         starts = offset or (0,) * n_dims
-        return grid[(slice(None), *(slice(at, at + size) for at, size in zip(starts, grid_shape, strict=True)))]
+        return grid[(slice(None), *[slice(at, at + size) for at, size in zip(starts, grid_shape, strict=True)])]

@@ -6,9 +6,10 @@ and (-1, -2) column by column from the lower right.
 """
 
 from functools import lru_cache
-from itertools import chain, product
+from itertools import product
 from math import prod
 
+import numpy as np
 import torch
 
 from skop._typing import GridShape
@@ -78,10 +79,9 @@ def direction_set(n_dims: int, name: str = "cross", order: str = "vmamba") -> tu
         raise ValueError(f"n_dims={n_dims}; expected at least 1 axis of the grid.")
     if order not in DIRECTION_ORDERS:
         raise ValueError(f"direction_order is {order!r}; expected one of {DIRECTION_ORDERS}.")
-    axes = range(n_dims, 0, -1)
-    turns = [tuple((axis - turn - 1) % n_dims + 1 for axis in axes) for turn in range(n_dims)]
+    turns = (np.arange(n_dims, 0, -1) - np.arange(n_dims)[:, np.newaxis] - 1) % n_dims + 1
     # One corner of each opposite pair, the one at the start of the first axis; the reverses start from the other.
-    corners = [(1, *signs) for signs in product((1, -1), repeat=n_dims - 1)]
+    corners = np.array(list(product((1,), *[(1, -1)] * (n_dims - 1))))
     if name in ("forward", "bidirectional"):
         pairs = [(corners[0], turns[0])]
     elif name == "cross":
@@ -94,13 +94,10 @@ def direction_set(n_dims: int, name: str = "cross", order: str = "vmamba") -> tu
         pairs = list(product(corners, turns))
     else:
         raise ValueError(f"scan_directions is {name!r}; expected one of {SCAN_DIRECTIONS}.")
-    ahead = [tuple(corner[axis - 1] * axis for axis in turn) for corner, turn in pairs]
-    if name == "forward":
-        return tuple(ahead)
-    back = [tuple(-axis for axis in direction) for direction in ahead]
-    if order == "vmamba":
-        return (*ahead, *back)
-    return tuple(chain.from_iterable(zip(ahead, back, strict=True)))
+    ahead = np.array([corner[turn - 1] * turn for corner, turn in pairs])
+    back = ahead[:0] if name == "forward" else -ahead
+    found = np.concatenate([ahead, back]) if order == "vmamba" or not len(back) else np.stack([ahead, back], axis=1)
+    return tuple(map(tuple, found.reshape(-1, n_dims).tolist()))
 
 
 def direction_paths(

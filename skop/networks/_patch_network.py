@@ -5,6 +5,7 @@ Notation: B batch, P points, d space dimensions, c channels, p global parameters
 
 from collections.abc import Callable
 from math import prod
+from operator import add
 from typing import ClassVar
 
 import torch
@@ -153,7 +154,7 @@ class PatchNetwork(OperatorNetwork):
         if self.conv_stem is not None:
             grid = self.conv_stem(grid)
         offset = self._draw_offset()
-        counts = self._token_grid(tuple(size + before for size, before in zip(shape, offset, strict=True)))
+        counts = self._token_grid(tuple(map(add, shape, offset)))
         tokens = self.embedding(grid if self.lifting is None else self.lifting(grid), counts, offset)
         if self.positional_encoding is not None:
             tokens = tokens + self.positional_encoding(self._corners(coords, shape, counts, offset))

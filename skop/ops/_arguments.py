@@ -50,14 +50,14 @@ def check(given: NamedTuple, mask: Tensor | None, axes: Mapping[str, str]) -> No
 
 
 @cache
-def _split(axes: str) -> tuple[tuple[str, ...], ...]:
-    """Names of the axes of each alternative."""
-    return tuple(tuple(alternative.split(", ")) for alternative in axes.split(" | "))
+def _split(axes: str) -> dict[int, tuple[str, ...]]:
+    """Names of the axes of each alternative, by their number."""
+    return {len(names): names for names in (tuple(alternative.split(", ")) for alternative in axes.split(" | "))}
 
 
-def _expect_axes(name: str, value: Tensor, alternatives: tuple[tuple[str, ...], ...], sizes: dict[str, int]) -> None:
+def _expect_axes(name: str, value: Tensor, alternatives: dict[int, tuple[str, ...]], sizes: dict[str, int]) -> None:
     """Raise ValueError unless a tensor has named axes of known sizes; note the sizes that were not known."""
-    names = next((names for names in alternatives if len(names) == value.ndim), ())
+    names = alternatives.get(value.ndim, ())
     known, wrong = dict(sizes), not names
     for axis, size in zip(names, value.shape, strict=False):
         if sizes.setdefault(axis, size) != size or size == 0:
@@ -66,8 +66,8 @@ def _expect_axes(name: str, value: Tensor, alternatives: tuple[tuple[str, ...], 
             wrong = True
             known[axis] = sizes[axis.removesuffix(" or 1")]
     if wrong:
-        expected = tuple(known.get(axis, sizes.get(axis, 0)) for axis in names or alternatives[0])
-        words = " or ".join(f"({', '.join(names)}{',' if len(names) == 1 else ''})" for names in alternatives)
+        expected = tuple(known.get(axis, sizes.get(axis, 0)) for axis in names or next(iter(alternatives.values())))
+        words = " or ".join(f"({', '.join(each)}{',' if len(each) == 1 else ''})" for each in alternatives.values())
         words += f" = {expected}" if 0 not in expected and len(alternatives) == 1 else ", none of them 0"
         raise ValueError(f"{name} has shape {tuple(value.shape)}; expected {words}.")
 
@@ -101,7 +101,7 @@ def in_working_precision(given: Given) -> Given:
     kinds = {name: value.dtype for name, value in zip(given._fields, given, strict=True) if isinstance(value, Tensor)}
     floating = {kind for kind in kinds.values() if kind.is_floating_point}
     dtype = fold(torch.promote_types, floating, torch.float32)
-    narrow = dtype == torch.float32 and all(kinds[name] == torch.bfloat16 for name in NARROW)
+    narrow = dtype == torch.float32 and {kinds[name] for name in NARROW} == {torch.bfloat16}
     return cast(given, dtype, torch.bfloat16 if narrow else None)
 
 

@@ -83,9 +83,10 @@ class Domain:
         if geometry != "grid" or grid is None or len(grid) != inputs.n_dims:
             return cls(lower, upper)
         axes = _main_coordinates(points, grid)
-        if sorted(axes) != list(range(len(grid))) or _is_bent(points, grid, axes).any():
+        lines, is_bent = _lines(points, grid, axes)
+        if sorted(axes) != list(range(len(grid))) or is_bent.any():
             return cls(lower, upper)
-        return cls(lower, upper, axes, tuple(line[0] for line in _lines(points, grid, axes)))
+        return cls(lower, upper, axes, tuple([line[0] for line in lines]))
 
     def with_targets(self, targets: FieldSet) -> Domain:
         """Return the domain of a fit whose target fields are on points of their own, these and earlier ones."""
@@ -150,15 +151,15 @@ class Domain:
                 f"axis {wrong[0]} of the grid of X runs along coordinate {own[wrong[0]]}, but in the fit it ran along "
                 f"coordinate {axes[wrong[0]]}; exchange the axes of the grid."
             )
-        if wrong or (bent := _is_bent(points, grid, axes)).any():
-            sample = start + (0 if wrong else int(np.argmax(bent)))
+        ours, is_bent = _lines(points, grid, axes)
+        if wrong or is_bent.any():
+            sample = start + (0 if wrong else int(np.argmax(is_bent)))
             raise FieldDataError(
                 f"the grid of X is bent, first in sample {sample}, but the estimator was fitted on a straight one of "
                 f"{_shape(len(line) for line in lines)} points and knows no other; interpolate X onto a straight grid, "
                 "or fit samples on bent grids."
             )
         differs = False
-        ours = _lines(points, grid, axes)
         for axis in varies:
             found, line = ours[axis], lines[axis]
             if (np.sign(found[:, -1] - found[:, 0]) != np.sign(line[-1] - line[0])).any():
@@ -483,29 +484,25 @@ def _main_coordinates(points: FloatArray, grid: GridShape) -> tuple[int, ...]:
         for axis in range(len(grid))
     ]
     found = [int(np.argmax(change)) if grid[axis] > 1 else -1 for axis, change in enumerate(changes)]
-    left = iter(sorted(set(range(len(grid))) - set(found)))
-    return tuple(coordinate if coordinate >= 0 else next(left) for coordinate in found)
+    left = sorted(set(range(len(grid))) - set(found))
+    return tuple([coordinate if coordinate >= 0 else left.pop(0) for coordinate in found])
 
 
-def _lines(points: FloatArray, grid: GridShape, axes: tuple[int, ...]) -> list[FloatArray]:
-    """Values ``(m, P_i)`` of the coordinate of each axis along it, from the first point of the grid."""
+def _lines(points: FloatArray, grid: GridShape, axes: tuple[int, ...]) -> tuple[list[FloatArray], Any]:
+    """Values ``(m, P_i)`` of the coordinate of each axis along it, and whether each set ``(m,)`` is bent.
+
+    The values are those from the first point of the grid. A coordinate must change along its own axis alone.
+    """
     table = points.reshape(len(points), *grid, -1)
-    return [
-        np.moveaxis(table, axis + 1, 1).reshape(len(points), grid[axis], -1, points.shape[-1])[:, :, 0, coordinate]
-        for axis, coordinate in enumerate(axes)
-    ]
-
-
-def _is_bent(points: FloatArray, grid: GridShape, axes: tuple[int, ...]) -> Any:
-    """Whether each set ``(m,)`` has points off the lines: a coordinate must change along its own axis alone."""
-    table = points.reshape(len(points), *grid, -1)
-    found = np.zeros(len(points), dtype=bool)
-    for axis, (coordinate, line) in enumerate(zip(axes, _lines(points, grid, axes), strict=True)):
-        shape = [len(points), *(grid[axis] if place == axis else 1 for place in range(len(grid)))]
-        off = np.abs(table[..., coordinate] - line.reshape(shape)).reshape(len(points), -1).max(axis=1)
+    lines, is_bent = [], np.zeros(len(points), dtype=bool)
+    for axis, coordinate in enumerate(axes):
+        values = np.moveaxis(table[..., coordinate], axis + 1, 1).reshape(len(points), grid[axis], -1)
+        line = values[:, :, 0]
+        off = np.abs(values - values[:, :, :1]).reshape(len(points), -1).max(axis=1)
         spacing = np.abs(np.diff(line, axis=1)).mean(axis=1) if grid[axis] > 1 else np.inf
-        found |= off > _MARGIN * spacing
-    return found
+        is_bent |= off > _MARGIN * spacing
+        lines.append(line)
+    return lines, is_bent
 
 
 def _shape(sizes: Any) -> str:

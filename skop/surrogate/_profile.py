@@ -18,6 +18,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from skop._optional import import_optional
 from skop._typing import FloatArray, IntArray
 from skop.data import Extremes, TrainingData, boxes
 
@@ -108,6 +109,17 @@ def in_order(names: Sequence[Any]) -> str:
     if len(names) > NAMED:
         words.append(f"{len(names) - NAMED} more")
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
+
+
+def table_of(found: Sequence[Finding], files: Sequence[str] | None) -> Any:
+    """Findings on one sample each, or on all, as a DataFrame with a row each; files are those of the samples."""
+    numbers = ("what", "value", "lowest", "highest", "excess")
+    rows = [item.samples[0] if item.samples else None for item in found]
+    columns = {"sample": rows} | {name: [getattr(item, name) for item in found] for name in numbers}
+    table = import_optional("pandas", purpose="return a table").DataFrame(columns)
+    if files is not None:
+        table.insert(1, "file", [None if row is None else files[row] for row in rows])
+    return table.astype({"sample": "Int64"})
 
 
 def labels_of(kind: str, names: Sequence[Any] | None, count: int) -> list[str]:
@@ -254,9 +266,13 @@ class Profile:
             *_columns("scalar", "scalar", _of_numbers(data.targets.scalars), scalars, ones),
         ]
 
-    def of(self, *roles: str) -> list[Column]:
-        """Statistics of what has one of these roles."""
-        return [column for column in self.columns if column.role in roles]
+    @cached_property
+    def of(self) -> dict[Role, list[Column]]:
+        """Statistics of what has a role."""
+        found: dict[Role, list[Column]] = {"input": [], "parameter": [], "target": [], "scalar": []}
+        for column in self.columns:
+            found[column.role].append(column)
+        return found
 
     def problems(self) -> list[Finding]:
         """What a fit warns of.
@@ -300,8 +316,8 @@ class Profile:
         """Samples whose field, or box, is of another size than those of the others."""
         sides = np.subtract(*self.boxes[::-1]).max(axis=1)
         sizes = {
-            "X": [(f"{column.label} (root mean square)", column.size) for column in self.of("input")],
-            "y": [(f"{column.label} (root mean square)", column.size) for column in self.of("target")],
+            "X": [(f"{column.label} (root mean square)", column.size) for column in self.of["input"]],
+            "y": [(f"{column.label} (root mean square)", column.size) for column in self.of["target"]],
             "the box": [] if self.inputs.shared_coords else [("longest side", sides)],
         }
         for source, parts in sizes.items():
@@ -335,8 +351,8 @@ class Profile:
 
     def _far_numbers(self) -> Iterator[Finding]:
         """Global parameters and scalars that are far from the others; of each, the first."""
-        for role in ("parameter", "scalar"):
-            for column in self.of(role):
+        for columns in (self.of["parameter"], self.of["scalar"]):
+            for column in columns:
                 if len(rows := far_numbers(column.mean, "problem")):
                     advice = "Check its units, or leave the sample out."
                     yield self._among("problem", column.label, column, rows, advice)
@@ -346,11 +362,11 @@ class Profile:
         """A parameter that is an extreme, the mean or the size of a target, and known only after a run."""
         words = {"low": "smallest value", "high": "largest value", "mean": "mean", "size": "root mean square"}
         results: dict[str, FloatArray] = {}
-        for column in self.of("target"):
+        for column in self.of["target"]:
             results |= {f"the {word} of {column.label}": getattr(column, what) for what, word in words.items()}
-        results |= {column.label: column.mean for column in self.of("scalar")}
+        results |= {column.label: column.mean for column in self.of["scalar"]}
         # Few different numbers, such as 0 and 1, can be the same by chance.
-        for column in (column for column in self.of("parameter") if len(np.unique(column.mean)) >= ENOUGH):
+        for column in (column for column in self.of["parameter"] if len(np.unique(column.mean)) >= ENOUGH):
             for what, result in results.items():
                 if np.allclose(column.mean, result, rtol=_RESULT, atol=0):
                     text = (
@@ -363,7 +379,7 @@ class Profile:
 
     def _offsets(self) -> Iterator[Finding]:
         """A mean of a target that hides its variation, so that a relative error says little."""
-        for column in self.of("target", "scalar"):
+        for column in self.of["target"] + self.of["scalar"]:
             _, mean, _, deviation = column.summary
             size, is_enough = abs(mean), column.role == "target" or len(column.mean) >= ENOUGH
             if is_enough and size > _FAR["problem"] * deviation and deviation > ROUNDING * size:
@@ -453,7 +469,7 @@ class Profile:
 
     def _scatters(self, row: int, other: int) -> bool:
         """Whether scalars of two samples differ by more than their standard deviation over all samples."""
-        return any(0 < column.summary[3] < abs(column.mean[row] - column.mean[other]) for column in self.of("scalar"))
+        return any(0 < column.summary[3] < abs(column.mean[row] - column.mean[other]) for column in self.of["scalar"])
 
     def _difference(self, row: int, other: int) -> float:
         """Relative difference of the targets of two samples; infinite where their numbers of points differ."""

@@ -65,23 +65,23 @@ def refinement_factors(
     >>> refinement_factors(fine, (1 / 15, 1 / 15), native=False)
     (2, 1)
     """
-    spacing = grid_spacing(inputs.coords, _grid(inputs))
-    axes = list(zip(training_spacing, spacing, _grid(inputs), strict=True))
-    ratios = [old / new if size > 1 else 1.0 for old, new, size in axes]
-    factors = tuple(1 if native else max(1, round(ratio)) for ratio in ratios)
-    if any(factor >= size > 1 for factor, size in zip(factors, _grid(inputs), strict=True)):
+    grid = _grid(inputs)
+    spacing, sizes = grid_spacing(inputs.coords, grid), np.array(grid)
+    ratios = np.where(sizes > 1, np.divide(training_spacing, spacing), 1.0)
+    factors = np.ones_like(sizes) if native else np.maximum(1, np.rint(ratios)).astype(int)
+    if ((factors >= sizes) & (sizes > 1)).any():
         raise FieldDataError(
             f"X has grid spacing {_words(spacing)}, but the estimator was fitted at {_words(training_spacing)}: along "
             "an axis the whole grid lies between two points of the fit. Bring coordinates to the units of the fit."
         )
-    left = [ratio / factor for ratio, factor in zip(ratios, factors, strict=True)]
-    if not quiet and any(not 1 / _FAR_SPACING <= part <= _FAR_SPACING for part in left):
+    left = ratios / factors
+    if not quiet and (np.maximum(left, 1 / left) > _FAR_SPACING).any():
         warn(
             f"X has grid spacing {_words(spacing)}, but the estimator was fitted at {_words(training_spacing)}; errors "
             "may be large. Check against known samples, or interpolate X onto the training spacing.",
             ResolutionWarning,
         )
-    return factors
+    return tuple(factors.tolist())
 
 
 def _grid(inputs: FieldSet) -> GridShape:

@@ -304,7 +304,7 @@ class Surrogate:
         with named, torch.inference_mode(), thread_limit(int(n_points), self.width):
             for indices, batch in loader.bounded_batches(0 if alone else most):
                 outputs = self.restored(self.widened(self.network(**batch.inputs())), loader, batch)
-                use(indices, Predictions(*(None if part is None else part.cpu().numpy() for part in outputs)))
+                use(indices, Predictions(*[None if part is None else part.cpu().numpy() for part in outputs]))
 
     def _predict_base_alone(self, loader: FieldLoader) -> Predictions:
         """Predictions of a base whose network has no share, without the network's precision, batches and order."""
@@ -321,10 +321,10 @@ class Surrogate:
         """Outputs in double precision where single precision would lose their variation, or overflow."""
         parts = zip(outputs, (self.scalers.target, self.scalers.scalars), strict=True)
         return Outputs(
-            *(
+            *[
                 part if part is None or scaler is None or not scaler.needs_double else part.cpu().double()
                 for part, scaler in parts
-            )
+            ]
         )
 
     def restored(self, outputs: Outputs, loader: FieldLoader, batch: Batch) -> Outputs:

@@ -378,7 +378,7 @@ def local_rank() -> int | None:
 
 def _is_launched() -> bool:
     """Whether a launcher has started this process as one of several."""
-    is_told = all(name in os.environ for name in _LAUNCHED) and os.environ["WORLD_SIZE"] != "1"
+    is_told = os.environ.keys() >= set(_LAUNCHED) and os.environ["WORLD_SIZE"] != "1"
     is_owner = os.environ.get(_OWNER, str(os.getpid())) == str(os.getpid())
     return is_told and is_owner and multiprocessing.parent_process() is None
 

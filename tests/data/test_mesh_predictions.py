@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from skop import FieldSet
-from skop.data import attach_predictions, attach_spread, read_meshes, write_mesh
+from skop.data import attach_beside, attach_predictions, read_meshes, write_mesh
 from skop.exceptions import SkopWarning
 
 POINTS = np.array([[0.0, 0, 0], [1, 0, 0], [1, 1, 0], [0, 1, 0]])
@@ -45,13 +45,13 @@ def test_inputs_truth_and_error_are_kept(tmp_path):
 def test_meshes_predicted_twice_keep_the_first_truth():
     mesh = square(p=np.ones(4))
     first = attach_predictions([mesh], predictions(np.full(4, 2.0), names=["p"]))
-    attach_spread(first, predictions(np.full(4, 0.5), names=["p"]))
+    attach_beside(first, [predictions(np.full(4, 0.5), names=["p"])])
     (second,) = attach_predictions(first, predictions(np.full(4, 5.0), names=["p"]))
     assert {name: values[0] for name, values in second.point_data.items()} == {"p": 5, "p_true": 1, "p_error": 4}
     # A prediction without the truth at hand does not become the truth of the next one, with or without a file between.
     (blind,) = attach_predictions([square()], predictions(np.full(4, 2.0), names=["p"]))
     assert list(attach_predictions([blind], predictions(np.ones(4), names=["p"]))[0].point_data) == ["p"]
-    attach_spread([blind], predictions(np.full(4, 0.5), names=["p"]))
+    attach_beside([blind], [predictions(np.full(4, 0.5), names=["p"])])
     plain = meshio.Mesh(blind.points, blind.cells, blind.point_data)
     assert list(attach_predictions([plain], predictions(np.ones(4), names=["p"]))[0].point_data) == ["p"]
 
@@ -89,7 +89,7 @@ def test_sets_of_points_and_cells_are_kept(tmp_path, capfd):
     mesh = meshio.Mesh(POINTS, cells, {"p": np.ones(4)}, point_sets={"corner": np.array([2])}, cell_sets=sets | odd)
     samples = read_meshes([mesh], ["p"], keep_data=True)
     (out,) = attach_predictions(samples.meshes, predictions(np.zeros(4), names=["p"]))
-    (alone,) = attach_spread([out], predictions(np.ones(4), names=["p"]))
+    ((alone,),) = attach_beside([out], [predictions(np.ones(4), names=["p"])])
     for found in (out, alone):
         assert found.point_sets["corner"].tolist() == [2]
         expected = {"inlet": [[0], []], "domain": [[], [0, 1]]}
@@ -109,7 +109,7 @@ def test_a_field_of_another_shape_has_no_error():
 def test_spread_is_beside_the_mean_and_alone():
     mesh = square(p=np.ones(4), load=np.ones(4))
     means = attach_predictions([mesh], predictions(np.full(4, 2.0), names=["p"]))
-    (alone,) = attach_spread(means, predictions(np.arange(4.0), names=["p"]))
+    ((alone,),) = attach_beside(means, [predictions(np.arange(4.0), names=["p"])])
     assert list(alone.point_data) == ["p_spread"]
     np.testing.assert_array_equal(alone.point_data["p_spread"], np.arange(4))
     np.testing.assert_array_equal(means[0].point_data["p_spread"], np.arange(4))

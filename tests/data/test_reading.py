@@ -13,6 +13,7 @@ from skop import FieldSet
 from skop.data import DataSpec, Extremes, GridResampler, Predictions, TargetForm, read, read_inputs, restore, unit_grid
 from skop.data._samples import _is_field
 from skop.data.forms import form_of
+from skop.data.forms.points import FIELDSET, PAIRS
 from skop.exceptions import FieldDataError, SkopWarning
 
 N = 5
@@ -273,7 +274,7 @@ def test_tables_are_told_from_fields(item, table):
      (FieldSet(COORDS, FLAT_Y), True)],
 )  # fmt: skip
 def test_targets_that_bring_points(y, carries):
-    assert _is_field(y) is carries
+    assert _is_field(y, form_of(y)) is carries
 
 
 # ---------------------------------------------------------------------- predictions
@@ -452,10 +453,10 @@ def test_kinds_are_told_apart():
         (FieldSet(points, fields), "fieldset"),
     ):
         assert form_of(item).name == name
-    assert _is_field(FieldSet(points, fields))
-    assert _is_field(pairs(points, fields))
-    assert not _is_field(None)
-    assert not _is_field(np.zeros(3))
+    assert _is_field(FieldSet(points, fields), FIELDSET)
+    assert _is_field(pairs(points, fields), PAIRS)
+    assert not _is_field(None, form_of(None))
+    assert not _is_field(np.zeros(3), form_of(np.zeros(3)))
 
 
 def test_predictions_without_content_are_refused():

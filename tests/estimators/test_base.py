@@ -17,7 +17,7 @@ import skop.estimators.operators._operator
 import skop.surrogate._surrogate
 from skop import FieldSet, LaMORegressor, ScalingOptions
 from skop.data import Batch, unit_grid
-from skop.estimators.fitting._session import trainer_config
+from skop.estimators.fitting._objective import trainer_config
 from skop.estimators.operators._operator import OperatorRegressor
 from skop.exceptions import FieldDataError, SkopWarning, TrainingDivergedError
 from skop.losses import RelativeL2Loss

@@ -13,7 +13,7 @@ from skop import (
     TransolverRegressor,
     UNetRegressor,
 )
-from skop.estimators.fitting._session import trainer_config
+from skop.estimators.fitting._objective import trainer_config
 from skop.exceptions import FieldDataError
 from skop.training import DIRECT_TRAINING
 

@@ -9,8 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from skop.data._checks import check_finite_coords
-from skop.data._fieldset import FieldSet
 from skop.data.forms._interface import Form
 from skop.data.forms.arrays import GRID
 from skop.data.forms.files import FILES
@@ -18,21 +16,25 @@ from skop.data.forms.meshes import MESHES
 from skop.data.forms.points import FIELDSET, LIST, PAIRS, TUPLE
 from skop.data.forms.table import TABLE
 
-__all__ = ["FORMS", "Form", "as_list", "form_named", "form_of", "read_fields"]
+__all__ = ["FORMS", "Form", "as_list", "form_named", "form_of"]
 
 #: All forms. The first that matches reads; the last takes everything.
 FORMS: tuple[Form, ...] = (FIELDSET, FILES, MESHES, TABLE, TUPLE, PAIRS, LIST, GRID)
+_NAMED = {name: form for form in FORMS for name in (form.name, form.container)}
 
 
 def form_of(given: Any) -> Form:
     """Return the form of an argument, X or y."""
     samples = as_list(given)
-    return next(form for form in FORMS if form.matches(samples))
+    for form in FORMS:
+        if form.matches(samples):
+            break
+    return form
 
 
 def form_named(name: str) -> Form:
     """Return the form that a `DataSpec` or a `TargetForm` names."""
-    return next(form for form in FORMS if name in (form.name, form.container))
+    return _NAMED[name]
 
 
 def as_list(samples: Any) -> Any:
@@ -40,10 +42,3 @@ def as_list(samples: Any) -> Any:
     if isinstance(samples, np.ndarray) and samples.dtype == object and samples.ndim == 1:
         return list(samples) if len(samples) and isinstance(samples[0], np.ndarray | tuple) else samples
     return samples
-
-
-def read_fields(given: Any, what: str) -> FieldSet:
-    """Convert fields of any form to a FieldSet with finite coordinates; `what` is their name in messages."""
-    fields = form_of(given).fields(given, what)
-    check_finite_coords(fields, what)
-    return fields

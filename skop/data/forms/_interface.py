@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from skop._typing import FloatArray
+from skop.data._checks import check_finite_coords, find_geometry
 from skop.data._fieldset import FieldSet
 from skop.data._spec import TargetForm
 
@@ -56,6 +57,16 @@ class Form:
     def restore(self, target: TargetForm, values: FloatArray, points: FieldSet) -> Any:
         """Convert predictions ``(n, P, q)``, or ``(T, q)`` for ragged samples, to the form that y had."""
         raise NotImplementedError
+
+    def checked_fields(self, given: Any, what: str) -> FieldSet:
+        """Convert an argument to fields with finite coordinates, before points are compared with others."""
+        fields = self.fields(given, what)
+        check_finite_coords(fields, what)
+        return fields
+
+    def read(self, given: Any, what: str) -> tuple[FieldSet, str]:
+        """Convert an argument to fields with finite coordinates, and tell how their points are arranged."""
+        return find_geometry(self.checked_fields(given, what))
 
     # ------------------------------------------------------------------ samples as the caller has them
     def runs(self, X: Any) -> Any:

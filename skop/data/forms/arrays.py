@@ -37,6 +37,10 @@ class _Grid(Form):
         """Convert an array (n, *grid, c) to fields on the unit box."""
         return grid_array(given, what)
 
+    def read(self, given: Any, what: str) -> tuple[FieldSet, str]:
+        """Convert an array to fields on the unit box, which are on a grid."""
+        return self.fields(given, what), "grid"
+
     def restore(self, target: TargetForm, values: FloatArray, points: FieldSet) -> Any:
         """Array with the axes that y had; a list if samples have different numbers of points."""
         if points.is_ragged:
@@ -64,7 +68,7 @@ def grid_array(X: Any, name: str) -> FieldSet:
         raise FieldDataError(
             f"{name} has shape {tuple(array.shape)}; expected (n_samples, *grid, channels) with 1 to 3 grid axes."
         )
-    grid = tuple(int(size) for size in array.shape[1:-1])
+    grid = tuple(map(int, array.shape[1:-1]))
     if len(grid) == 1 and grid[0] == array.shape[-1] > 3:
         warn(
             f"{name} of shape {tuple(array.shape)} is read as a 1-D grid of {grid[0]} points with {grid[0]} channels. "

@@ -11,6 +11,7 @@ from skop._sklearn_compat import SequenceOf, StrOptions, fit_context
 from skop._typing import FloatArray
 from skop.data import FieldSet, Predictions, interpolate_fields, query_points
 from skop.estimators._field import FieldRegressor, restored_on_failure
+from skop.estimators._weights import used_samples
 from skop.estimators.classical._components import mean_of
 from skop.estimators.files._file_checks import Held, checks
 
@@ -95,7 +96,8 @@ class MeanFieldRegressor(FieldRegressor):
             If X or y cannot be used; a ValueError.
         """
         with restored_on_failure(self):
-            data, weight, _, _ = self._read_used(X, y, sample_weight, params=params)
+            read = self._read(X, y, params=params, sample_weight=sample_weight)
+            data, weight, _, _ = used_samples(read, sample_weight)
             self._store_data(data)
             field, scalars = data.targets.field, data.targets.scalars
             self.mean_scalars_: FloatArray | None = (

@@ -23,7 +23,7 @@ from skop.data import (
 )
 from skop.estimators._field import FieldRegressor, fitted_attributes, restored_on_failure
 from skop.estimators._parts import by_chunks
-from skop.estimators._weights import weight_option
+from skop.estimators._weights import used_samples, weight_option
 from skop.estimators.classical._common_grid import MOST_GRID_AXES, on_grid, warn_of_resampling, without_distance
 from skop.estimators.classical._components import Decomposition, variance_of
 from skop.estimators.classical._copies import relative, without_copies
@@ -266,7 +266,8 @@ class PODRegressor(FieldRegressor):
             weights are given for a regressor of scikit-learn whose fit takes none; a ValueError.
         """
         with restored_on_failure(self):
-            data, weight, labels, _ = self._read_used(X, y, sample_weight, params=params, groups=groups)
+            read = self._read(X, y, params=params, sample_weight=sample_weight, groups=groups)
+            data, weight, labels, _ = used_samples(read, sample_weight, groups)
             numbers = None if labels is None else _numbered(labels)
             data, weight, numbers = without_copies(data, weight, numbers)
             self._fit(data, numbers, weight=weight)

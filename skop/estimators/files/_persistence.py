@@ -116,6 +116,15 @@ _UFUNCS = {
 }
 
 
+def register(kind: type) -> None:
+    """Let models of an estimator be saved and loaded by the name of its class."""
+    known = ESTIMATORS.get(kind.__name__)
+    if known is not None and known.__module__.startswith("skop.") and known.__module__ != kind.__module__:
+        warn(f"{kind.__name__} is the name of an estimator of skop; models of this class cannot be saved. Rename it.")
+        return
+    ESTIMATORS[kind.__name__] = kind
+
+
 def save(estimator: Any, path: PathOrStr) -> None:
     """Save a fitted estimator of skop, or a scikit-learn Pipeline that ends in one, to one file without pickle.
 

@@ -18,29 +18,24 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import pickle
 import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, fields, replace
-from itertools import chain
+from dataclasses import asdict, replace
 from numbers import Integral
 from pathlib import Path
 from typing import Any, ClassVar, Self, TypeVar
 
-import joblib
 import numpy as np
 import sklearn
 import torch
-from sklearn.base import BaseEstimator
-from sklearn.model_selection import BaseCrossValidator, BaseShuffleSplit
 from sklearn.utils.validation import has_fit_parameter
 
 from skop._files import write_in_one_step
 from skop._version import __version__
-from skop.data import FieldSet, Predictions, TrainingData, iterate_coords, iterate_rows
+from skop.data import Predictions, TrainingData
 from skop.estimators._field import fitted_attributes
 from skop.estimators.files._persistence import (
     digest_of,
@@ -50,14 +45,14 @@ from skop.estimators.files._persistence import (
     write_state,
 )
 from skop.estimators.fitting._base_model import BaseModel
+from skop.estimators.fitting._fingerprint import described, described_earlier, described_plan, digest_of_data
 from skop.exceptions import ModelFileError, warn
-from skop.training import EarlierTraining, Group, History, Trainer, TrainingEnd, TrainingPlan, fingerprint
+from skop.training import EarlierTraining, Group, History, Trainer, TrainingEnd, TrainingPlan
 
 __all__ = [
     "FitCheckpoints",
     "checkpoint_folder",
     "computed_once",
-    "described_fit",
     "passed_on",
     "require_seed",
 ]
@@ -66,8 +61,6 @@ __all__ = [
 _KEPT = 2
 #: Parameters on which the result of a fit does not depend.
 _WITHOUT_EFFECT = ("n_jobs", "verbose")
-#: Parameters that may differ between processes that fit together.
-_OF_A_PROCESS = ("device", "n_jobs", "verbose")
 #: Temporary files of `write_in_one_step`.
 _TEMPORARY = (".*.checkpoint.*", ".fit.json.*", ".model.skop.*")
 _START, _MODEL, _END = "start.checkpoint", "model.skop", "end.checkpoint"
@@ -234,7 +227,7 @@ class FitCheckpoints:
         def opened() -> tuple[Path, dict[str, Any]]:
             """The folder, and what was fitted before the training."""
             params = estimator.get_params(deep=False)
-            further = {"plan": _described_plan(plan), "earlier": _described_earlier(estimator)}
+            further = {"plan": described_plan(plan), "earlier": described_earlier(estimator)}
             folder = _open_folder(checkpoint_dir, estimator, params, data, weight, further)
             return folder, _read(folder / _START) or {}
 
@@ -451,7 +444,7 @@ def computed_once(
     """Return what an earlier call of the same fit has computed before its training, or compute and keep it."""
     if checkpoint_folder(checkpoint_dir) is None:
         return compute()
-    params = {name: _described(value) for name, value in estimator.get_params(deep=False).items()}
+    params = {name: described(value) for name, value in estimator.get_params(deep=False).items()}
     path = _open_folder(checkpoint_dir, estimator, params, data, None, further) / _START
     found: T | None = _read(path)
     if found is None:
@@ -468,12 +461,12 @@ def _open_folder(
     kind = type(estimator)
     versions = {"skop": __version__, "torch": str(torch.__version__), "scikit-learn": sklearn.__version__}
     versions["numpy"] = np.__version__
-    described = {name: value for name, value in params.items() if name not in _WITHOUT_EFFECT}
+    known = {name: value for name, value in params.items() if name not in _WITHOUT_EFFECT}
     columns = getattr(estimator, "feature_names_in_", None)
-    described = {"parameters": described, "further": further, "versions": versions, "columns": columns}
+    known = {"parameters": known, "further": further, "versions": versions, "columns": columns}
     try:
-        key = digest_of({**described, "class": f"{kind.__module__}.{kind.__qualname__}"})
-        key = hashlib.sha256(f"{key} {_digest_of_data(data, weight)}".encode()).hexdigest()
+        key = digest_of({**known, "class": f"{kind.__module__}.{kind.__qualname__}"})
+        key = hashlib.sha256(f"{key} {digest_of_data(data, weight)}".encode()).hexdigest()
     except ModelFileError as error:
         raise ValueError(f"checkpoint_dir needs parameters that can be written to a file, but {error}") from error
     folder = Path(checkpoint_dir) / f"{kind.__name__}-{key[:20]}"
@@ -535,109 +528,7 @@ def _write(
     return True
 
 
-def _described(value: Any) -> Any:
-    """Parameters of a search in numbers and names; those of candidates and splitters of other packages too."""
-    if isinstance(value, BaseEstimator):
-        parts = {name: _described(part) for name, part in value.get_params(deep=False).items()}
-        return {"class": f"{type(value).__module__}.{type(value).__qualname__}", "parameters": parts}
-    if isinstance(value, list | tuple):
-        return [_described(part) for part in value]
-    return repr(value) if isinstance(value, BaseCrossValidator | BaseShuffleSplit) else value
-
-
 def _as_earlier(state: dict[str, Any]) -> EarlierTraining:
     """What a warm start continues, from what was written of it."""
     end = state["end"]
     return EarlierTraining(**state | {"end": None if end is None else TrainingEnd(**end)})
-
-
-def described_fit(
-    estimator: Any, data: TrainingData, weight: Any, plan: TrainingPlan, checkpoint_dir: Any
-) -> dict[str, str]:
-    """Return checksums of all that processes which fit together must have in common.
-
-    Parameters
-    ----------
-    estimator : OperatorRegressor
-        Estimator that is being fitted.
-    data : TrainingData
-        Its samples, as they were read.
-    weight : array-like or None
-        Weights of the samples.
-    plan : TrainingPlan
-        Changes to the training loop.
-    checkpoint_dir : path-like or None
-        Folder that the user has named.
-
-    Returns
-    -------
-    dict
-        Checksums by the name of the part.
-    """
-    params = {name: value for name, value in estimator.get_params().items() if name not in _OF_A_PROCESS}
-    found = {"class": type(estimator).__qualname__} | {name: _checksum(value) for name, value in params.items()}
-    found |= {"X or y": _digest_of_data(data, None)}
-    found |= {"sample_weight": _checksum(None if weight is None else np.asarray(weight))}
-    found |= {
-        "training plan": _checksum(_described_plan(plan)),
-        "earlier fit": _checksum(_described_earlier(estimator)),
-    }
-    found |= {"checkpoint_dir": str(checkpoint_folder(checkpoint_dir))}
-    return found | {"version of skop": __version__, "version of torch": str(torch.__version__)}
-
-
-def _checksum(value: Any) -> str:
-    """Checksum of a parameter; the name of a function that cannot be pickled."""
-    try:
-        return str(joblib.hash(value))
-    except (pickle.PicklingError, AttributeError, TypeError):
-        return getattr(value, "__qualname__", type(value).__qualname__)
-
-
-def _described_plan(plan: TrainingPlan) -> dict[str, Any]:
-    """A training plan in numbers and names."""
-    forward: Any = plan.forward
-    parts = {} if forward is None else {part.name: getattr(forward, part.name) for part in fields(forward)}
-    parts.pop("model", None)
-    return {"forward": parts, "groups": [plan.group_size, plan.grouping], "n_steps": plan.n_steps}
-
-
-def _described_earlier(estimator: Any) -> Any:
-    """What a fit continues, in numbers."""
-    if not estimator._continues:
-        return None
-    earlier = vars(estimator).get("_earlier")
-    has_end = earlier is not None and earlier.end is not None
-    return [fingerprint(estimator.module_), estimator.n_iter_, has_end]
-
-
-def _digest_of_data(data: TrainingData, weight: Any) -> str:
-    """Checksum of the samples of a fit."""
-    total = hashlib.sha256()
-    for part in (data.inputs, data.targets.field):
-        if part is None:
-            continue
-        _add_fields(total, part)
-    described = {"scalars": data.targets.scalars, "elsewhere": data.targets.elsewhere, "spec": data.spec}
-    # Predictions are given the cells of the mesh of y.
-    described["mesh"] = data.mesh
-    described["weight"] = None if weight is None else np.asarray(weight)
-    total.update(digest_of(described).encode())
-    return total.hexdigest()
-
-
-def _add_fields(total: Any, held: FieldSet) -> None:
-    """Add all numbers of a FieldSet to a checksum, with their shapes and types."""
-    pieces: list[Any] = [held.params, held.offsets]
-    for piece in chain((part for _, part in iterate_coords(held)), pieces):
-        _add_array(total, piece)
-    if held.n_channels:
-        for _, values in iterate_rows(held):
-            _add_array(total, values)
-
-
-def _add_array(total: Any, piece: Any) -> None:
-    """Add an array to a checksum."""
-    array = np.asarray(() if piece is None else piece)
-    total.update(f"{piece is None} {array.dtype.str} {array.shape}".encode())
-    total.update(np.ascontiguousarray(array).tobytes())

@@ -222,9 +222,9 @@ def cheaper_settings(estimator: Any, inputs: FieldSet) -> dict[str, Any]:
         A quarter of the points in a step, for networks on points; twice the size of the patches, for networks on
         patches of a grid.
     """
-    scaling, grid_shape = estimator._options("scaling"), estimator.spec_.network_spec.grid_shape
-    drawn = estimator._options("training").subsample_points
+    grid_shape = estimator.spec_.network_spec.grid_shape
     if estimator._draws_points and estimator.geometry_ == "points":
+        scaling, drawn = estimator._options("scaling"), estimator._options("training").subsample_points
         n_points = float(min(inputs.n_points.mean(), drawn or float("inf")))
         possible = estimator.spec_.target_points == "inputs" and "point" not in (scaling.inputs, scaling.targets)
         return {"training__subsample_points": _rounded(n_points / 4)} if possible and n_points >= _FEW_POINTS else {}

@@ -95,8 +95,7 @@ class OverfittingMonitor(Monitor):
     @property
     def remedies(self) -> list[str]:
         """What is done against overfitting, one after the other."""
-        model = self.session.estimator
-        training, modules = model._options("training"), list(model.module_.modules())
+        training, modules = self.session.training, list(self.session.estimator.module_.modules())
         able = {
             "shift_patches": any(getattr(module, "can_shift_patches", False) for module in modules),
             "drop_path": any(isinstance(module, ResidualDropout) for module in modules),
@@ -105,8 +104,8 @@ class OverfittingMonitor(Monitor):
 
     def begin(self) -> None:
         """Set drop path and the shift of patches as the parameters say; without remedies where these are automatic."""
-        model = self.session.estimator
-        drop_path, shifts = (getattr(model._options("training"), name) for name in ("drop_path", "shift_patches"))
+        model, training = self.session.estimator, self.session.training
+        drop_path, shifts = training.drop_path, training.shift_patches
         rate = 0.0 if drop_path == "auto" else drop_path
         if set_drop_path(model.module_, rate) == 0 and drop_path not in ("auto", 0):
             raise ValueError(

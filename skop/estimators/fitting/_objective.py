@@ -1,4 +1,4 @@
-"""The training objective, which is the loss of a batch, and the errors by which a training is judged."""
+"""What the trainer gets of the parameters of an operator: objective and settings; and the errors that judge it."""
 
 from __future__ import annotations
 
@@ -10,18 +10,26 @@ import torch
 from torch.nn.utils.rnn import pad_sequence
 
 from skop._typing import FloatArray, IntArray
-from skop.data import Batch, FieldLoader, FieldScaler, Predictions, Scalers, Targets, iterate_rows
+from skop.data import Batch, FieldLoader, FieldScaler, FieldSet, Predictions, Scalers, Targets, iterate_rows
 from skop.losses import TrainingLoss, get_loss
 from skop.metrics._flat import norms_of_fields, relative_errors, relative_errors_of_scalars, sizes_of_channels
 from skop.networks import Outputs
-from skop.training import DIRECT_TRAINING, TrainingPlan
+from skop.training import DIRECT_TRAINING, TrainerConfig, TrainingPlan
 
-__all__ = ["AUTOMATIC_LOSSES", "Errors", "Objective", "SampleErrors", "loss_name", "objective_of", "validation_error"]
+__all__ = [
+    *("AUTOMATIC_LOSSES", "Errors", "Objective", "SampleErrors"),
+    *("loss_name", "objective_of", "trainer_config", "validation_error"),
+]
 
 #: Meaning of ``loss="auto"`` for fields, and for scalars alone.
 AUTOMATIC_LOSSES = ("sobolev", "mse")
 #: The same for the steps of a rollout: slopes lower the error of one step, and raise that of ten.
 _LOSS_OF_STEPS = "relative_l2"
+#: Number of points, and least and largest number of samples, of a mini-batch for ``batch_size="auto"``. On point sets
+#: most layers act on single points, so small batches already give gradients of low variance and allow more steps.
+_BATCHES = {"grid": (2**13, 8, 16), "structured": (2**12, 1, 8), "points": (2**12, 1, 8)}
+#: Lower the least number of samples so that a mini-batch has at most this number of points, to bound the memory.
+_LARGEST_BATCH_POINTS = 2**17
 
 #: Errors of samples, of fields and of scalars, (n,).
 Errors = tuple[FloatArray | None, FloatArray | None]
@@ -177,6 +185,34 @@ def objective_of(model: Any, spacing: tuple[float, ...] | None, plan: TrainingPl
         spacing=spacing,
         scalar_weight=training.scalar_weight,
         balanced=model.loss == "auto" and model.spec_.n_outputs > 1,
+    )
+
+
+def trainer_config(model: Any, points: FieldSet, plan: TrainingPlan) -> TrainerConfig:
+    """Convert the parameters of an operator to settings of the trainer, for samples with these points."""
+    training, n_samples = model._options("training"), len(points) // plan.group_size
+    batch_size = model.batch_size
+    if isinstance(batch_size, str):
+        # Tables: as scikit-learn's multilayer perceptron. Fields: few enough samples for several steps in an epoch
+        # and for the memory.
+        together = plan.group_size if plan.grouping == "together" else 1
+        n_points = min(int(np.ceil(points.n_points.mean())), training.subsample_points or np.inf)
+        n_together, least, largest = _BATCHES[model.geometry_]
+        fields = max(int(n_together // n_points), min(least, int(_LARGEST_BATCH_POINTS // n_points)))
+        fields = min(largest, fields) // together
+        table = model.spec_.has_features
+        batch_size = min(200, n_samples) if table else max(1, min(fields, n_samples // 8))
+        batch_size = batch_size if table else model._largest_batch(batch_size, points)
+    return TrainerConfig(
+        max_iter=int(model.max_iter),
+        batch_size=int(batch_size),
+        learning_rate=float(model.learning_rate_init),
+        training=type(training)(**training.values()),
+        weight_decay=float(model.weight_decay),
+        max_time=None if model.max_time is None else float(model.max_time),
+        group_size=plan.group_size,
+        grouping=plan.grouping,
+        keep_end=model.warm_start,
     )
 
 

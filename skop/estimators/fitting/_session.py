@@ -37,7 +37,14 @@ from skop.estimators.fitting._callbacks import EpochCallbacks
 from skop.estimators.fitting._checkpoint import FitCheckpoints
 from skop.estimators.fitting._cost import cheaper_settings
 from skop.estimators.fitting._monitors import HELD_OUT, BaseMonitor, OverfittingMonitor
-from skop.estimators.fitting._objective import Errors, SampleErrors, loss_name, objective_of, validation_error
+from skop.estimators.fitting._objective import (
+    Errors,
+    SampleErrors,
+    loss_name,
+    objective_of,
+    trainer_config,
+    validation_error,
+)
 from skop.estimators.fitting._session_base import SessionBase
 from skop.exceptions import FieldDataError, SkopWarning, TrainingDivergedError, warn
 from skop.losses import SobolevLoss
@@ -66,13 +73,8 @@ from skop.training import (
 )
 from skop.training._runtime import isolated_randomness, pick_device, pick_dtype, thread_limit
 
-__all__ = ["FitSession", "check_logarithms", "trainer_config"]
+__all__ = ["FitSession", "check_logarithms"]
 
-#: Number of points, and least and largest number of samples, of a mini-batch for ``batch_size="auto"``. On point sets
-#: most layers act on single points, so small batches already give gradients of low variance and allow more steps.
-_BATCHES = {"grid": (2**13, 8, 16), "structured": (2**12, 1, 8), "points": (2**12, 1, 8)}
-#: Lower the least number of samples so that a mini-batch has at most this number of points, to bound the memory.
-_LARGEST_BATCH_POINTS = 2**17
 #: Warn of a fit in single precision if the mean of y exceeds this multiple of its standard deviation: it then loses a
 #: thousandth of the variation.
 _TOO_FAR_FROM_ZERO = 1e4
@@ -110,6 +112,8 @@ class FitSession:
         Weights of all samples.
     used : ndarray of int
         Indices of the samples with positive weight.
+    scaling, training : ScalingOptions, TrainingOptions
+        Parts of the estimator that the fit reads.
     points : FieldSet
         Points of these: of the inputs, or of the targets if they have more.
     valid : ndarray of int or None
@@ -142,9 +146,11 @@ class FitSession:
         self.estimator, self.whole, self.plan = estimator, data, plan
         self.kept = kept or FitCheckpoints()
         self.group = self.kept.group
-        self.weight = check_weight(sample_weight, len(data.inputs))
+        self.scaling, self.training = estimator._options("scaling"), estimator._options("training")
+        count = len(data.inputs)
+        self.weight = check_weight(sample_weight, count)
         self.base = SessionBase(self)
-        self.used = np.arange(len(data.inputs)) if self.weight is None else np.flatnonzero(self.weight)
+        self.used = np.arange(count) if self.weight is None else np.flatnonzero(self.weight)
 
     # ------------------------------------------------------------------ the fit as a whole
     def prepare(self) -> None:
@@ -152,7 +158,7 @@ class FitSession:
         model, data = self.estimator, self.whole
         if data.targets.elsewhere:
             self._check_other_points(data)
-        if model._options("scaling").target_transform is not None:
+        if self.scaling.target_transform is not None:
             check_logarithms(model, data.targets, self.used)
         rng = check_random_state(model.random_state)
         self.rng = self.group.generator(rng) if model.random_state is None else rng
@@ -164,8 +170,9 @@ class FitSession:
         train, self.valid = self._split()
         model._check_samples(data)
         self._prepare(train)
-        if not model.surrogate_.has_base_on_points:
-            warn_of_resampling(model.spec_.resampler, "use LaMORegressor without grid")
+        resampler = model.spec_.resampler
+        if resampler is not None and not model.surrogate_.has_base_on_points:
+            warn_of_resampling(resampler, "use LaMORegressor without grid")
         self.held = self.valid
         if self.base.unseen is not None and (self.held is None or len(self.held) < HELD_OUT[0]):
             # A validation of few samples does not tell how much of a correction is right.
@@ -207,8 +214,8 @@ class FitSession:
     def _computing(self, trainer: Trainer) -> Iterator[None]:
         """Context of the steps of a training: seeded random numbers, and threads that suit the problem."""
         model = self.estimator
-        randomness = isolated_randomness(self.rng, model.device_, model._options("training").deterministic)
-        n_points = _points_of_a_step(self.points, trainer.options, self.drawn)
+        randomness = isolated_randomness(self.rng, model.device_, self.training.deterministic)
+        n_points = _points_of_a_step(self.points, trainer.options, self.training.subsample_points)
         with randomness, thread_limit(int(n_points), int(model.width)):
             yield
 
@@ -235,8 +242,7 @@ class FitSession:
 
     def _check_other_points(self, data: TrainingData) -> None:
         """Raise an error if a parameter needs targets on the points of the inputs, but they are on others."""
-        model = self.estimator
-        scaling = model._options("scaling")
+        model, scaling, drawn = self.estimator, self.scaling, self.training.subsample_points
         reasons = {
             f"grid={model.grid!r} interpolates X and y to one grid; set grid=None": (
                 model.grid is not None and data.spec.geometry == "points"
@@ -247,9 +253,7 @@ class FitSession:
                 model._symmetries is not None
                 and not moves_points(model._symmetries, data.spec, model._choose_geometry(data.spec), data.inputs)
             ),
-            f"training__subsample_points={self.drawn} draws points of X and y together; set it to None": (
-                self.drawn is not None
-            ),
+            f"training__subsample_points={drawn} draws points of X and y together; set it to None": drawn is not None,
         }
         for reason, applies in reasons.items():
             if applies:
@@ -260,7 +264,7 @@ class FitSession:
         if not self.estimator.early_stopping:
             return self.used, None
         groups = self.used.reshape(-1, self.plan.group_size)
-        n_valid = int(np.ceil(self.estimator._options("training").validation_fraction * len(groups)))
+        n_valid = int(np.ceil(self.training.validation_fraction * len(groups)))
         if n_valid >= len(groups):
             raise FieldDataError(
                 f"early_stopping needs at least 2 samples to hold some out, got {len(groups)}; pass more or set "
@@ -296,17 +300,19 @@ class FitSession:
     def training_loader(self, train: IntArray) -> FieldLoader:
         """Return a loader of the training samples, with data augmentation by the declared symmetries."""
         model, data, weight = self.estimator, self.data, self.weight
-        options: dict[str, Any] = {"targets": data.targets[train], "weight": None if weight is None else weight[train]}
-        options["queries"] = self.target_places(data.inputs[train], options["targets"])
+        inputs, targets = data.inputs[train], data.targets[train]
+        options: dict[str, Any] = {"targets": targets, "weight": None if weight is None else weight[train]}
+        options["queries"] = self.target_places(inputs, targets)
         options["neighbours"] = isinstance(model.loss, SobolevLoss) or loss_name(model, self.plan) == "sobolev"
         options |= self.base.options(train)
-        if (symmetrise := model.surrogate_.symmetrise) is not None:
+        surrogate, drawn = model.surrogate_, self.training.subsample_points
+        if (symmetrise := surrogate.symmetrise) is not None:
             options["symmetries"] = symmetrise.of(data.inputs)
             options["generator"] = torch.Generator().manual_seed(int(self.rng.randint(2**31)))
-        if self.drawn is not None:
-            options["subsample_points"] = int(self.drawn)
+        if drawn is not None:
+            options["subsample_points"] = int(drawn)
             options["generator"] = torch.Generator().manual_seed(int(self.rng.randint(2**31)))
-        return model.surrogate_.loader(data.inputs[train], **options)
+        return surrogate.loader(inputs, **options)
 
     def loader_without_base(self) -> FieldLoader:
         """Return the samples that are not held out, for a network without a base from some time of the training on."""
@@ -323,17 +329,11 @@ class FitSession:
         queries = self.target_places(inputs, targets)
         return self.estimator.surrogate_.loader(inputs, queries=queries, **self.base.options(rows))
 
-    @property
-    def drawn(self) -> int | None:
-        """Number of points drawn from each sample in a step; None for all."""
-        drawn: int | None = self.estimator._options("training").subsample_points
-        return drawn
-
     # ------------------------------------------------------------------ stages
     def _prepare(self, train: IntArray) -> None:
         """Set spec, scalers, device, base and network, or keep those of an earlier fit when starting warm."""
         model, data, weight = self.estimator, self.data, self.weight
-        network_spec, scaling = data.spec.network_spec, model._options("scaling")
+        network_spec = data.spec.network_spec
         geometry = model._choose_geometry(network_spec)
         self._check_parameters(geometry)
         model.device_ = pick_device(model.device)
@@ -344,11 +344,11 @@ class FitSession:
         moving, centre = self._moving_symmetries(used_points, geometry)
         counts = np.ones(len(data.inputs)) if weight is None else weight
         scalers = self.kept.once(
-            "scalers", lambda: Scalers.fit(data.inputs[train], data.targets[train], counts[train], scaling, moving)
+            "scalers", lambda: Scalers.fit(data.inputs[train], data.targets[train], counts[train], self.scaling, moving)
         )
         self.base.fit(scalers)
-        with isolated_randomness(np.random.RandomState(0), torch.device("cpu"), False):
-            model._check_size(network_spec, geometry)
+        parameters = model._network_parameters()
+        model._check_size(network_spec, geometry, parameters)
         with isolated_randomness(self.rng, torch.device("cpu"), False):
             network = model._new_network(network_spec, geometry)
         if isinstance(network, CorrectionNetwork) and self.base.unseen is not None:
@@ -370,7 +370,7 @@ class FitSession:
         model.spacing_, model.geometry_ = _spacing(data.inputs), geometry
         model.domain_ = Domain.from_fit(used_points, geometry, is_tied=scalers.per_point)
         model.symmetry_centre_ = centre
-        model.network_parameters_ = copy.deepcopy(model._network_parameters())
+        model.network_parameters_ = copy.deepcopy(parameters)
         model.dtype_, model.scalers_ = dtype, scalers
         model.module_ = network.to(model.device_, getattr(torch, dtype))
         model.loss_curve_, model.validation_scores_ = [], []
@@ -383,16 +383,16 @@ class FitSession:
         model, data = self.estimator, self.data
         model._check_options(data.spec.network_spec, geometry)
         model._check_mesh_parameters(data.spec)
-        scaling = model._options("scaling")
+        scaling, drawn = self.scaling, self.training.subsample_points
         per_point = "point" in (scaling.inputs, scaling.targets)
-        if self.drawn is not None and not model._draws_points:
+        if drawn is not None and not model._draws_points:
             raise ValueError(
-                f"training__subsample_points={self.drawn} is for operators with latent tokens (LaMO, AMO, Transolver), "
+                f"training__subsample_points={drawn} is for operators with latent tokens (LaMO, AMO, Transolver), "
                 f"and {type(model).__name__} reads all points of a sample; set it to None."
             )
-        if self.drawn is not None and (geometry != "points" or per_point):
+        if drawn is not None and (geometry != "points" or per_point):
             raise FieldDataError(
-                f"training__subsample_points={self.drawn} needs points that are read as geometry 'points' and scaling "
+                f"training__subsample_points={drawn} needs points that are read as geometry 'points' and scaling "
                 f"of whole channels; this fit reads geometry {geometry!r} and scales inputs by {scaling.inputs!r}, "
                 f"targets by {scaling.targets!r}. Set it to None, or geometry='points'."
             )
@@ -460,7 +460,7 @@ class FitSession:
         """Keep the scaling of the first fit for a continued one, and warn where it does not suit its samples."""
         model, data = self.estimator, self.data
         counts = np.ones(len(train)) if self.weight is None else self.weight[train]
-        later = Scalers.fit(data.inputs[train], data.targets[train], counts, model._options("scaling"))
+        later = Scalers.fit(data.inputs[train], data.targets[train], counts, self.scaling)
         if unsuitable := model.scalers_.unsuitable_for(later):
             warn(
                 "warm_start=True keeps the scaling of the first fit, with which values should be about 1 in size, but "
@@ -476,11 +476,11 @@ class FitSession:
         """Whether a training without held-out samples needs some, by which it is judged to overfit."""
         model = self.estimator
         return (
-            bool(OverfittingMonitor(self).remedies)
-            and n_samples >= _LEAST_JUDGED
+            n_samples >= _LEAST_JUDGED
             and model.max_iter >= _LEAST_EPOCHS
             and not model._continues
             and self.plan == DIRECT_TRAINING
+            and bool(OverfittingMonitor(self).remedies)
         )
 
     def _make_trainer(self, callbacks: EpochCallbacks | None) -> Trainer:
@@ -490,12 +490,11 @@ class FitSession:
         earlier = self._earlier_training()
         monitors: list[Monitor] = []
         if valid is not None:
-            training = model._options("training")
             monitors.append(
                 Validation(
                     self._validation_of(valid),
-                    n_iter_no_change=training.n_iter_no_change,
-                    tol=training.tol,
+                    n_iter_no_change=self.training.n_iter_no_change,
+                    tol=self.training.tol,
                     at_start=earlier.has_held_out(valid),
                 )
             )
@@ -566,34 +565,6 @@ class FitSession:
             model._earlier = EarlierTraining(model.n_iter_, seconds, end, self.valid)
 
 
-def trainer_config(model: Any, points: FieldSet, plan: TrainingPlan) -> TrainerConfig:
-    """Convert the parameters of an operator to settings of the trainer, for samples with these points."""
-    training, n_samples = model._options("training"), len(points) // plan.group_size
-    batch_size = model.batch_size
-    if isinstance(batch_size, str):
-        # Tables: as scikit-learn's multilayer perceptron. Fields: few enough samples for several steps in an epoch
-        # and for the memory.
-        together = plan.group_size if plan.grouping == "together" else 1
-        n_points = min(int(np.ceil(points.n_points.mean())), training.subsample_points or np.inf)
-        n_together, least, largest = _BATCHES[model.geometry_]
-        fields = max(int(n_together // n_points), min(least, int(_LARGEST_BATCH_POINTS // n_points)))
-        fields = min(largest, fields) // together
-        table = model.spec_.has_features
-        batch_size = min(200, n_samples) if table else max(1, min(fields, n_samples // 8))
-        batch_size = batch_size if table else model._largest_batch(batch_size, points)
-    return TrainerConfig(
-        max_iter=int(model.max_iter),
-        batch_size=int(batch_size),
-        learning_rate=float(model.learning_rate_init),
-        training=type(training)(**training.values()),
-        weight_decay=float(model.weight_decay),
-        max_time=None if model.max_time is None else float(model.max_time),
-        group_size=plan.group_size,
-        grouping=plan.grouping,
-        keep_end=model.warm_start,
-    )
-
-
 def check_logarithms(model: Any, targets: Targets, used: IntArray) -> None:
     """Raise an error if an operator cannot learn the logarithms of these targets."""
     check_positive(targets, used)
@@ -621,13 +592,13 @@ def _check_single_precision(scalers: Scalers) -> None:
     least, most = _IN_SINGLE_PRECISION
     held = [scaler for scaler in (scalers.target, scalers.scalars) if scaler is not None]
     # Logarithms are computed in double precision.
-    largest = max((float(scaler.size_.max()) for scaler in held if scaler.function is None), default=0.0)
+    largest = max([float(scaler.size_.max()) for scaler in held if scaler.function is None], default=0.0)
     if largest > most or 0 < largest < least:
         raise FieldDataError(
             f"y has the size {largest:.1e}, which single precision cannot hold in a training; expected {least:g} to "
             f"{most:g}. Take another unit, set dtype='float64', or check fill values."
         )
-    offset = max(scaler.offset_ for scaler in held)
+    offset = max([scaler.offset_ for scaler in held])
     if offset > _TOO_FAR_FROM_ZERO:
         what = "the logarithm of y" if scalers.learns_logarithms else "y"
         remedy = "set target_transform=None" if scalers.learns_logarithms else "subtract the mean from y"

@@ -60,8 +60,9 @@ class SessionBase:
         """
         session, model, whole = self.session, self.session.estimator, self.session.whole
         resampler, is_classical = session.data.spec.resampler, isinstance(model.base, (str, PODRegressor))
-        has_one_place = scalers.per_point or scalers.learns_logarithms or not whole.inputs.shared_coords
-        if resampler is None or not is_classical or has_one_place:
+        if resampler is not None and (
+            not is_classical or scalers.per_point or scalers.learns_logarithms or not whole.inputs.shared_coords
+        ):
             resampler, whole = None, session.data
         earlier: BaseModel | None = model.base_
         model.base_, model._base_seconds, self.unseen = None, 0.0, None

@@ -28,8 +28,9 @@ from skop.estimators._options import SymmetryOptions
 from skop.estimators.files._file_checks import Held, checks
 from skop.estimators.fitting._base_model import BaseModel
 from skop.estimators.fitting._callbacks import EpochCallbacks
-from skop.estimators.fitting._checkpoint import FitCheckpoints, described_fit
+from skop.estimators.fitting._checkpoint import FitCheckpoints
 from skop.estimators.fitting._cost import CostEstimate, MeasuresCost, cheaper_settings
+from skop.estimators.fitting._fingerprint import described_fit
 from skop.estimators.fitting._session import FitSession
 from skop.estimators.fitting._session_base import why_no_base
 from skop.estimators.operators._export import export_estimator
@@ -40,7 +41,7 @@ from skop.surrogate._correction import CorrectionNetwork
 from skop.surrogate._gradient import gradient
 from skop.surrogate._tokens import mean_tokens
 from skop.training import DIRECT_TRAINING, Group, History, TrainingOptions, TrainingPlan, join_group
-from skop.training._runtime import pick_dtype
+from skop.training._runtime import isolated_randomness, pick_dtype
 
 __all__ = ["OperatorRegressor"]
 
@@ -369,6 +370,8 @@ class OperatorRegressor(HasParts, CallbackSupportMixin, MeasuresCost, FieldRegre
     @property
     def _symmetries(self) -> SymmetryOptions | None:
         """Return the declared symmetries, or None if there are none."""
+        if self.symmetries is None:
+            return None
         declared: SymmetryOptions = self._options("symmetries")
         # Estimators around this one ask before its fit checks its parts, and predictions after the user changed them.
         declared._validate_params()
@@ -456,12 +459,13 @@ class OperatorRegressor(HasParts, CallbackSupportMixin, MeasuresCost, FieldRegre
             found[name] = value.item() if isinstance(value, np.generic) else value
         return found
 
-    def _check_size(self, spec: DataSpec, geometry: str) -> None:
-        """Raise an error if the parameters describe a network that this machine has no memory for."""
-        sizes: list[Any] = [value for value in self._network_parameters().values() if isinstance(value, Real)]
+    def _check_size(self, spec: DataSpec, geometry: str, parameters: dict[str, Any]) -> None:
+        """Raise an error if the parameters of the network describe one that this machine has no memory for."""
+        sizes: list[Any] = [value for value in parameters.values() if isinstance(value, Real)]
         if max(sizes, default=0) > _USUAL_SIZE:
             item_size = 8 if pick_dtype(self.dtype, spec.role) == "float64" else 4
-            refuse_too_large(lambda: self._new_network(spec, geometry), item_size)
+            with isolated_randomness(np.random.RandomState(0), torch.device("cpu"), False):
+                refuse_too_large(lambda: self._new_network(spec, geometry), item_size)
 
     def _choose_geometry(self, spec: DataSpec) -> str:
         """Return ``"grid"``, ``"structured"`` or ``"points"``; raise an error if the data do not fit `geometry`."""
@@ -586,9 +590,10 @@ class OperatorRegressor(HasParts, CallbackSupportMixin, MeasuresCost, FieldRegre
         checkpoint_dir: Any,
     ) -> History:
         """Read the data, and prepare and train the network together with the other processes of a group."""
-        if self._continues:
+        continues = self._continues
+        if continues:
             self._check_continuation()
-        reset = not (self._continues and self.spec_.is_table)
+        reset = not (continues and self.spec_.is_table)
         data = self._read(X, y, params=params, sample_weight=sample_weight, reset=reset)
         group.require_same(lambda: described_fit(self, data, sample_weight, plan, checkpoint_dir))
         kept = FitCheckpoints.of(checkpoint_dir, self, data, sample_weight, plan, group)

@@ -23,6 +23,7 @@ from skop.data import DataSpec, FieldSet, Predictions, TrainingData
 from skop.estimators._field import fitted_attributes, restored_on_failure
 from skop.estimators._options import SymmetryOptions
 from skop.estimators._parts import by_chunks
+from skop.estimators._weights import used_samples
 from skop.estimators._wrapper import WrappingRegressor
 from skop.estimators.classical._pod import PODRegressor
 from skop.estimators.files._file_checks import Held, check_same_outputs, check_takes, checks, is_one_of, tried
@@ -262,7 +263,8 @@ class AutoRegressor(WrappingRegressor):
         checkpoint_dir: Any = None,
     ) -> tuple[TrainingData, dict[str, Any], Search]:
         """Read the data, and make the search, which takes a part of the budget; also return weights and groups."""
-        data, weight, groups, used = self._read_used(X, y, sample_weight, params=params, groups=groups)
+        read = self._read(X, y, params=params, sample_weight=sample_weight, groups=groups)
+        data, weight, groups, used = used_samples(read, sample_weight, groups)
         weight = None if weight is None or np.ptp(weight) == 0 else weight
         rng = check_random_state(self.random_state)
         folds = make_folds(self.cv, len(data.inputs), groups, rng, used)

@@ -26,9 +26,8 @@ from skop.data import (
     Predictions,
     Targets,
     TrainingData,
-    attach_bounds,
+    attach_beside,
     attach_predictions,
-    attach_spread,
     find_runs,
     form_of,
     is_mesh_series,
@@ -138,25 +137,14 @@ class BaseFrameRegressor(MeasuresCost, WrappingRegressor):
         found = attach_predictions(templates, self._split(predictions, places), dict(held["components"]))
         return self._as_series(found, [known for known, _ in times])
 
-    def _restore_spread(
-        self, mean: Any, spread: Predictions, places: FieldSet, meshes: list[Any] | None, labels: Any = None
-    ) -> Any:
-        """Convert the spread of predictions to the form of y; on meshes, also add it to those of the mean."""
-        if meshes is None or not hasattr(self, "series_"):
-            return super()._restore_spread(mean, spread, places, meshes, labels)
-        flat = [mesh for series in mean for mesh in series.meshes]
-        found = attach_spread(flat, self._split(spread, places), dict(self.series_["components"]))
-        return self._as_series(found, [series.times for series in mean])
-
-    def _restore_bounds(
-        self, mean: Any, bounds: Sequence[Predictions], places: FieldSet, meshes: list[Any] | None, labels: Any = None
+    def _restore_beside(
+        self, mean: Any, others: Sequence[Predictions], places: FieldSet, meshes: list[Any] | None, labels: Any = None
     ) -> list[Any]:
-        """Convert lower and upper bounds to the form of y; on meshes, also add them to those of the mean."""
+        """Convert a spread, or two bounds, to the form of y; on meshes, also add them to those of the mean."""
         if meshes is None or not hasattr(self, "series_"):
-            return super()._restore_bounds(mean, bounds, places, meshes, labels)
+            return super()._restore_beside(mean, others, places, meshes, labels)
         flat = [mesh for series in mean for mesh in series.meshes]
-        lower, upper = (self._split(bound, places) for bound in bounds)
-        found = attach_bounds(flat, lower, upper, dict(self.series_["components"]))
+        found = attach_beside(flat, [self._split(part, places) for part in others], dict(self.series_["components"]))
         return [self._as_series(part, [series.times for series in mean]) for part in found]
 
     def _split(self, predictions: Predictions, places: FieldSet) -> FieldSet:

@@ -21,7 +21,7 @@ from skop._typing import FloatArray, IntArray
 from skop.data import FieldSet, Predictions, TrainingData, is_mesh_series, split_series
 from skop.estimators._field import FieldRegressor, restored_on_failure
 from skop.estimators._parts import by_chunks
-from skop.estimators._weights import check_weight
+from skop.estimators._weights import check_weight, used_samples
 from skop.estimators._wrapper import WrappingRegressor
 from skop.estimators.files._file_checks import Held, check_takes, checks, is_array
 from skop.estimators.files._persistence import KNOWN
@@ -250,7 +250,8 @@ class ConformalRegressor(WrappingRegressor):
         if passed_on(checkpoint_dir, self.estimator):
             require_seed(self)
         with restored_on_failure(self), each_warning_once():
-            data, weight, labels, used = self._read_used(X, y, sample_weight, params=params, groups=groups)
+            read = self._read(X, y, params=params, sample_weight=sample_weight, groups=groups)
+            data, weight, labels, used = used_samples(read, sample_weight, groups)
             self._check_steps(data.spec.is_table or data.spec.is_fieldset, data.spec)
             samples = Samples(data.inputs, data.targets, data.spec, weight, checkpoint_dir, labels, self._columns)
             estimator = _at_times(self.estimator, getattr(self, "series_", {}))
@@ -387,7 +388,7 @@ class ConformalRegressor(WrappingRegressor):
                         inside = (true >= lower) & (true <= upper)
                         shares[kind].append(share_inside(inside, node_counts(part.targets, kind), self.guarantee))
         means = [np.average(np.concatenate(found), axis=0, weights=weight) for found in shares.values() if found]
-        return dict(zip(self._output_names(), np.concatenate(means).tolist(), strict=True))
+        return dict(zip(self.spec_.output_names, np.concatenate(means).tolist(), strict=True))
 
     # ------------------------------------------------------------------ frames, and time series of meshes
     def _predicts_frames(self) -> Any:

@@ -1,0 +1,127 @@
+"""Checksums of all that a fit depends on: for its checkpoints, and for processes that fit together."""
+
+from __future__ import annotations
+
+import hashlib
+import pickle
+from dataclasses import fields
+from itertools import chain
+from typing import Any
+
+import joblib
+import numpy as np
+import torch
+from sklearn.base import BaseEstimator
+from sklearn.model_selection import BaseCrossValidator, BaseShuffleSplit
+
+from skop._version import __version__
+from skop.data import FieldSet, TrainingData, iterate_coords, iterate_rows
+from skop.estimators.files._persistence import digest_of
+from skop.training import TrainingPlan, fingerprint
+
+__all__ = ["described", "described_earlier", "described_fit", "described_plan", "digest_of_data"]
+
+#: Parameters that may differ between processes that fit together.
+_OF_A_PROCESS = ("device", "n_jobs", "verbose")
+
+
+def described_fit(
+    estimator: Any, data: TrainingData, weight: Any, plan: TrainingPlan, checkpoint_dir: Any
+) -> dict[str, str]:
+    """Return checksums of all that processes which fit together must have in common.
+
+    Parameters
+    ----------
+    estimator : OperatorRegressor
+        Estimator that is being fitted.
+    data : TrainingData
+        Its samples, as they were read.
+    weight : array-like or None
+        Weights of the samples.
+    plan : TrainingPlan
+        Changes to the training loop.
+    checkpoint_dir : path-like or None
+        Folder that the user has named.
+
+    Returns
+    -------
+    dict
+        Checksums by the name of the part.
+    """
+    params = {name: value for name, value in estimator.get_params().items() if name not in _OF_A_PROCESS}
+    found = {"class": type(estimator).__qualname__} | {name: _checksum(value) for name, value in params.items()}
+    found |= {"X or y": digest_of_data(data, None)}
+    found |= {"sample_weight": _checksum(None if weight is None else np.asarray(weight))}
+    found |= {
+        "training plan": _checksum(described_plan(plan)),
+        "earlier fit": _checksum(described_earlier(estimator)),
+    }
+    found |= {"checkpoint_dir": str(checkpoint_dir)}
+    return found | {"version of skop": __version__, "version of torch": str(torch.__version__)}
+
+
+def _checksum(value: Any) -> str:
+    """Checksum of a parameter; the name of a function that cannot be pickled."""
+    try:
+        return str(joblib.hash(value))
+    except (pickle.PicklingError, AttributeError, TypeError):
+        return getattr(value, "__qualname__", type(value).__qualname__)
+
+
+def described_plan(plan: TrainingPlan) -> dict[str, Any]:
+    """A training plan in numbers and names."""
+    forward: Any = plan.forward
+    parts = {} if forward is None else {part.name: getattr(forward, part.name) for part in fields(forward)}
+    parts.pop("model", None)
+    return {"forward": parts, "groups": [plan.group_size, plan.grouping], "n_steps": plan.n_steps}
+
+
+def described_earlier(estimator: Any) -> Any:
+    """What a fit continues, in numbers."""
+    if not estimator._continues:
+        return None
+    earlier = vars(estimator).get("_earlier")
+    has_end = earlier is not None and earlier.end is not None
+    return [fingerprint(estimator.module_), estimator.n_iter_, has_end]
+
+
+def digest_of_data(data: TrainingData, weight: Any) -> str:
+    """Checksum of the samples of a fit."""
+    total = hashlib.sha256()
+    for part in (data.inputs, data.targets.field):
+        if part is None:
+            continue
+        _add_fields(total, part)
+    described = {"scalars": data.targets.scalars, "elsewhere": data.targets.elsewhere, "spec": data.spec}
+    # Predictions are given the cells of the mesh of y.
+    described["mesh"] = data.mesh
+    described["weight"] = None if weight is None else np.asarray(weight)
+    total.update(digest_of(described).encode())
+    return total.hexdigest()
+
+
+def _add_fields(total: Any, held: FieldSet) -> None:
+    """Add all numbers of a FieldSet to a checksum, with their shapes and types."""
+    pieces: list[Any] = [held.params, held.offsets]
+    for piece in chain((part for _, part in iterate_coords(held)), pieces):
+        _add_array(total, piece)
+    if held.n_channels:
+        for _, values in iterate_rows(held):
+            _add_array(total, values)
+
+
+def _add_array(total: Any, piece: Any) -> None:
+    """Add an array to a checksum."""
+    array = np.asarray(() if piece is None else piece)
+    total.update(f"{piece is None} {array.dtype.str} {array.shape}".encode())
+    total.update(np.ascontiguousarray(array).tobytes())
+
+
+def described(value: Any) -> Any:
+    """Parameters of a search in numbers and names; those of candidates and splitters of other packages too."""
+    if isinstance(value, BaseEstimator):
+        parts = {name: described(part) for name, part in value.get_params(deep=False).items()}
+        return {"class": f"{type(value).__module__}.{type(value).__qualname__}", "parameters": parts}
+    if isinstance(value, list | tuple):
+        return [described(part) for part in value]
+    return repr(value) if isinstance(value, BaseCrossValidator | BaseShuffleSplit) else value
