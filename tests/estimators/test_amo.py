@@ -87,17 +87,18 @@ OPEN = {
 }
 
 
-@pytest.mark.parametrize("name", PRESETS)
-def test_every_number_of_the_paper_is_in_the_preset(name):
-    parameters = AMORegressor.from_preset(name).get_params()
-    assert {key: parameters[key] for key in PAPER} == PAPER
-    # The points are read once, before all blocks.
-    assert isinstance(parameters["latents"], LatentAttention)
-    # What is reported is the model of the last epoch, without averaging, early stopping or augmentation.
-    assert parameters["early_stopping"] is False
-    assert parameters["training__ema_decay"] is None
-    assert parameters["symmetries"] is None
-    assert parameters["training__subsample_points"] is None
+def test_every_number_of_the_paper_is_in_the_preset(subtests):
+    for name in PRESETS:
+        with subtests.test(name):
+            parameters = AMORegressor.from_preset(name).get_params()
+            assert {key: parameters[key] for key in PAPER} == PAPER
+            # The points are read once, before all blocks.
+            assert isinstance(parameters["latents"], LatentAttention)
+            # What is reported is the model of the last epoch, without averaging, early stopping or augmentation.
+            assert parameters["early_stopping"] is False
+            assert parameters["training__ema_decay"] is None
+            assert parameters["symmetries"] is None
+            assert parameters["training__subsample_points"] is None
 
 
 def test_every_parameter_of_the_network_of_a_preset_is_stated_above():
@@ -109,15 +110,16 @@ def test_every_parameter_of_the_network_of_a_preset_is_stated_above():
         assert {key for key in parameters if key.startswith(("latents__", "mixer__"))} <= set(PAPER | OPEN)
 
 
-@pytest.mark.parametrize("name", PRESETS)
-def test_presets_are_valid_and_warn_of_nothing(name):
-    model = AMORegressor.from_preset(name)
-    model._validate_params()
-    spec = DataSpec("grid", "fields", TargetForm("array"), 2, 1, 0, 1, (8, 8))
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        model._check_options(spec, model.geometry)
-    get_loss(model.loss, reduction=model.training.loss_reduction)
+def test_presets_are_valid_and_warn_of_nothing(subtests):
+    for name in PRESETS:
+        with subtests.test(name):
+            model = AMORegressor.from_preset(name)
+            model._validate_params()
+            spec = DataSpec("grid", "fields", TargetForm("array"), 2, 1, 0, 1, (8, 8))
+            with warnings.catch_warnings():
+                warnings.simplefilter("error")
+                model._check_options(spec, model.geometry)
+            get_loss(model.loss, reduction=model.training.loss_reduction)
 
 
 TINY = {"width": 8, "depth": 1, "latents__n_tokens": 6, "mixer__n_poles": 3, "max_iter": 1, "random_state": 0}
@@ -370,24 +372,21 @@ def test_grids_bent_grids_and_clouds_with_parameters_and_scalars(latents, n_dims
 
 
 # ---------------------------------------------------------------- files
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"mixer__adaptive_poles": False},
-        {"mixer__transform": "filter", "mixer__scan_directions": "cross"},
-        {"geometry": "points", "latents": LatentAttention(position_network=True)},
-        LITERAL | {"mixer": LiteralExpansions(adaptive_poles=False)},
-    ],
-    ids=["fixed poles", "filter", "once", "literal"],
-)
-def test_files_and_pickles_give_the_same_bits(changes, tmp_path):
-    fitted = small(**changes).fit(FIELDS, FIELDS)
-    expected = fitted.predict(FIELDS)
-    fitted.save(tmp_path / "model.skop")
-    for other in (skop.load(tmp_path / "model.skop"), pickle.loads(pickle.dumps(fitted))):
-        assert type(other) is AMORegressor
-        np.testing.assert_array_equal(other.predict(FIELDS), expected)
-        assert repr(other.get_params(deep=False)) == repr(fitted.get_params(deep=False))
+def test_files_and_pickles_give_the_same_bits(tmp_path, subtests):
+    for label, changes in {
+        "fixed poles": {"mixer__adaptive_poles": False},
+        "filter": {"mixer__transform": "filter", "mixer__scan_directions": "cross"},
+        "once": {"geometry": "points", "latents": LatentAttention(position_network=True)},
+        "literal": LITERAL | {"mixer": LiteralExpansions(adaptive_poles=False)},
+    }.items():
+        with subtests.test(label):
+            fitted = small(**changes).fit(FIELDS, FIELDS)
+            expected = fitted.predict(FIELDS)
+            fitted.save(tmp_path / "model.skop")
+            for other in (skop.load(tmp_path / "model.skop"), pickle.loads(pickle.dumps(fitted))):
+                assert type(other) is AMORegressor
+                np.testing.assert_array_equal(other.predict(FIELDS), expected)
+                assert repr(other.get_params(deep=False)) == repr(fitted.get_params(deep=False))
 
 
 def test_fixed_poles_are_drawn_from_the_seed():

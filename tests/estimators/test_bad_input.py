@@ -153,16 +153,17 @@ REFUSED_BY_FIT = {
 }
 
 
-@pytest.mark.parametrize("name", REFUSED_BY_FIT)
-def test_fit_refuses(name):
-    inputs, targets, params, arguments, words = REFUSED_BY_FIT[name]
-    estimator = small(**params)
-    with pytest.raises((ValueError, TypeError)) as caught:
-        estimator.fit(inputs, targets, **arguments)
-    # scikit-learn itself answers a sparse table with a TypeError, as its users expect.
-    assert isinstance(caught.value, ValueError) or name == "sparse table"
-    for word in words:
-        assert word in str(caught.value)
+def test_fit_refuses(subtests):
+    for name in REFUSED_BY_FIT:
+        with subtests.test(name):
+            inputs, targets, params, arguments, words = REFUSED_BY_FIT[name]
+            estimator = small(**params)
+            with pytest.raises((ValueError, TypeError)) as caught:
+                estimator.fit(inputs, targets, **arguments)
+            # scikit-learn itself answers a sparse table with a TypeError, as its users expect.
+            assert isinstance(caught.value, ValueError) or name == "sparse table"
+            for word in words:
+                assert word in str(caught.value)
 
 
 #: What a fitted estimator needs: (parameters, X, y).
@@ -231,16 +232,17 @@ REFUSED_BY_PREDICT = {
 }
 
 
-@pytest.mark.parametrize("name", REFUSED_BY_PREDICT)
-def test_predict_refuses_and_changes_nothing(name, fitted):
-    key, inputs, words = REFUSED_BY_PREDICT[name]
-    estimator = fitted(key)
-    before = state_of(estimator)
-    with pytest.raises(ValueError, match=re.escape(words[0])) as caught:
-        estimator.predict(inputs)
-    for word in words:
-        assert word in str(caught.value)
-    assert state_of(estimator) == before
+def test_predict_refuses_and_changes_nothing(fitted, subtests):
+    for name in REFUSED_BY_PREDICT:
+        with subtests.test(name):
+            key, inputs, words = REFUSED_BY_PREDICT[name]
+            estimator = fitted(key)
+            before = state_of(estimator)
+            with pytest.raises(ValueError, match=re.escape(words[0])) as caught:
+                estimator.predict(inputs)
+            for word in words:
+                assert word in str(caught.value)
+            assert state_of(estimator) == before
 
 
 def test_tables_in_another_order_are_refused():
@@ -308,25 +310,27 @@ ACCEPTED = {
 }
 
 
-@pytest.mark.parametrize("name", ACCEPTED)
-def test_odd_data_works(name):
-    inputs, targets = ACCEPTED[name]
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        # Equal inputs and an offset are said to be odd.
-        warnings.filterwarnings("ignore", "X is the same|the mean of y", SkopWarning)
-        predicted = small().fit(inputs, targets).predict(inputs)
-    assert predicted.shape == np.shape(targets)
-    assert np.isfinite(predicted).all()
+def test_odd_data_works(subtests):
+    for name in ACCEPTED:
+        with subtests.test(name):
+            inputs, targets = ACCEPTED[name]
+            with warnings.catch_warnings():
+                warnings.simplefilter("error")
+                # Equal inputs and an offset are said to be odd.
+                warnings.filterwarnings("ignore", "X is the same|the mean of y", SkopWarning)
+                predicted = small().fit(inputs, targets).predict(inputs)
+            assert predicted.shape == np.shape(targets)
+            assert np.isfinite(predicted).all()
 
 
-@pytest.mark.parametrize("scale", [1e-25, 1e-10, 1e10, 1e25])
-@pytest.mark.parametrize("loss", ["mse", "relative_l2", "relative_l2_gradient", "sobolev"])
-def test_the_unit_of_the_fields_does_not_matter(loss, scale):
-    params = {"loss": loss, "dtype": "float32", "max_iter": 5}
-    expected = small(**params).fit(X, Y).predict(X)
-    other = small(**params).fit(scale * X, scale * Y).predict(scale * X)
-    np.testing.assert_allclose(other / scale, expected, rtol=1e-3, atol=1e-4)
+def test_the_unit_of_the_fields_does_not_matter(subtests):
+    for scale in [1e-25, 1e-10, 1e10, 1e25]:
+        for loss in ["mse", "relative_l2", "relative_l2_gradient", "sobolev"]:
+            with subtests.test(scale=scale, loss=loss):
+                params = {"loss": loss, "dtype": "float32", "max_iter": 5}
+                expected = small(**params).fit(X, Y).predict(X)
+                other = small(**params).fit(scale * X, scale * Y).predict(scale * X)
+                np.testing.assert_allclose(other / scale, expected, rtol=1e-3, atol=1e-4)
 
 
 def test_a_square_table_of_images_without_channel_axis_is_pointed_out():
@@ -336,9 +340,8 @@ def test_a_square_table_of_images_without_channel_axis_is_pointed_out():
 
 
 # ---------------------------------------------------------------- parameters
-@pytest.mark.parametrize(
-    "params",
-    [
+def test_wrong_and_extreme_parameters_are_named(subtests):
+    for params in [
         {"width": True},
         {"latents__n_tokens": np.True_},
         {"width": 10**12},
@@ -350,15 +353,13 @@ def test_a_square_table_of_images_without_channel_axis_is_pointed_out():
         {"scan__decay_range": ("a", "b")},
         {"symmetries": [[1]]},
         {"symmetries__mirrors": np.array(3)},
-    ],
-    ids=repr,
-)
-def test_wrong_and_extreme_parameters_are_named(params):
-    X = np.ones((3, 4, 4, 1))
-    estimator = LaMORegressor(width=8, depth=1, max_iter=1).set_params(**params)
-    name = next(iter(params)).rpartition("__")[2] if "mirrors" not in str(params) else "mirrors"
-    with pytest.raises(InvalidParameterError, match=f"The '{name}' parameter of"):
-        estimator.fit(X, X)
+    ]:
+        with subtests.test(params=params):
+            X = np.ones((3, 4, 4, 1))
+            estimator = LaMORegressor(width=8, depth=1, max_iter=1).set_params(**params)
+            name = next(iter(params)).rpartition("__")[2] if "mirrors" not in str(params) else "mirrors"
+            with pytest.raises(InvalidParameterError, match=f"The '{name}' parameter of"):
+                estimator.fit(X, X)
 
 
 def test_networks_beyond_the_memory_of_the_machine_are_refused_before_they_are_built():
@@ -386,8 +387,9 @@ def test_numbers_of_numpy_count_as_those_of_python():
     np.testing.assert_array_equal(short.fit(X, X).predict(X), usual.fit(X, X).predict(X))
 
 
-@pytest.mark.parametrize("cv", [[None], [(0, 1)], [([0.5], [1])], [([], [1])], []])
-def test_folds_that_are_none_are_named(cv):
-    X = np.random.default_rng(0).normal(size=(4, 2))
-    with pytest.raises(FieldDataError, match="list of folds"):
-        AutoRegressor(candidates=[("mean", MeanFieldRegressor())], cv=cv).fit(X, X[:, 0])
+def test_folds_that_are_none_are_named(subtests):
+    for cv in [[None], [(0, 1)], [([0.5], [1])], [([], [1])], []]:
+        with subtests.test(cv=cv):
+            X = np.random.default_rng(0).normal(size=(4, 2))
+            with pytest.raises(FieldDataError, match="list of folds"):
+                AutoRegressor(candidates=[("mean", MeanFieldRegressor())], cv=cv).fit(X, X[:, 0])

@@ -61,12 +61,13 @@ def without_network(model):
 
 
 # ---------------------------------------------------------------------- the whole and its parts
-@pytest.mark.parametrize("base", ["linear", "pod", "auto", PODRegressor(regressor=Ridge(1e-8), n_components=2)])
-def test_a_linear_map_is_found_by_the_base(linear_map, base):
-    X, y = linear_map
-    model = small(base=base, max_iter=1).fit(X[:30], y[:30])
-    assert model.base_.error < 1e-4
-    assert model.score(X[30:], y[30:]) > 1 - 1e-3
+def test_a_linear_map_is_found_by_the_base(linear_map, subtests):
+    for base in ["linear", "pod", "auto", PODRegressor(regressor=Ridge(1e-8), n_components=2)]:
+        with subtests.test(base=base):
+            X, y = linear_map
+            model = small(base=base, max_iter=1).fit(X[:30], y[:30])
+            assert model.base_.error < 1e-4
+            assert model.score(X[30:], y[30:]) > 1 - 1e-3
 
 
 def test_without_a_share_the_whole_is_the_base(linear_map):

@@ -149,13 +149,13 @@ def test_errors_are_those_of_a_fit():
         small(weight_decay=-1.0).estimate_cost(X, X)
 
 
-@pytest.mark.parametrize(
-    ("memory", "words"), [(2_340_000_000, "2.3 GB"), (812_000_000, "812 MB"), (2_340_000, "2.3 MB"), (0, "0.1 MB")]
-)
-def test_memory_in_words(memory, words):
-    assert (
-        str(CostEstimate(0.02, 1, 0.02, memory, {})) == f"1 epoch of about 20 ms, 20 ms in all; about {words} of memory"
-    )
+def test_memory_in_words(subtests):
+    for memory, words in [(2_340_000_000, "2.3 GB"), (812_000_000, "812 MB"), (2_340_000, "2.3 MB"), (0, "0.1 MB")]:
+        with subtests.test(memory=memory):
+            assert (
+                str(CostEstimate(0.02, 1, 0.02, memory, {}))
+                == f"1 epoch of about 20 ms, 20 ms in all; about {words} of memory"
+            )
 
 
 def test_the_estimate_is_public():

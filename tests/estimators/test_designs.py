@@ -187,11 +187,12 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize("name", list(REFUSED))
-def test_refused(name, runs):
-    make, options, words = REFUSED[name]
-    with pytest.raises(FieldDataError, match=words):
-        small().fit(*make(), **options)
+def test_refused(runs, subtests):
+    for name in list(REFUSED):
+        with subtests.test(name):
+            make, options, words = REFUSED[name]
+            with pytest.raises(FieldDataError, match=words):
+                small().fit(*make(), **options)
 
 
 def test_a_series_beside_a_pattern_is_matched_by_name(runs):

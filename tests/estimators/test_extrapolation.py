@@ -87,12 +87,13 @@ def test_a_unit_mistake_is_named_with_its_parameter_sample_and_distance(on_table
     assert said_of(lambda: on_table.score(wrong, OUTPUT[:4])) == [message]
 
 
-@pytest.mark.parametrize("factor", [1e3, 10.0, 0.1, 1e-3])
-def test_a_design_in_another_unit_is_always_seen(on_table, factor):
-    for column in DESIGN:
-        wrong = DESIGN.copy()
-        wrong[column] *= factor
-        assert said_of(lambda wrong=wrong: on_table.predict(wrong.iloc[:1]))
+def test_a_design_in_another_unit_is_always_seen(on_table, subtests):
+    for factor in [1e3, 10.0, 0.1, 1e-3]:
+        with subtests.test(factor=factor):
+            for column in DESIGN:
+                wrong = DESIGN.copy()
+                wrong[column] *= factor
+                assert said_of(lambda wrong=wrong: on_table.predict(wrong.iloc[:1]))
 
 
 def test_the_table_has_a_row_for_each_number_outside(on_table):

@@ -45,29 +45,32 @@ FORMS = {
 }
 
 
-@pytest.mark.parametrize(("X", "y"), FORMS.values(), ids=FORMS)
-def test_predictions_have_the_shape_and_type_of_y(estimator, X, y):
-    predicted = estimator.fit(X, y).predict(X)
-    assert isinstance(predicted, np.ndarray)
-    assert predicted.shape == y.shape
-    assert predicted.dtype == y.dtype
-    assert np.isfinite(predicted).all()
+def test_predictions_have_the_shape_and_type_of_y(estimator, subtests):
+    for form, (X, y) in FORMS.items():
+        with subtests.test(form):
+            predicted = estimator.fit(X, y).predict(X)
+            assert isinstance(predicted, np.ndarray)
+            assert predicted.shape == y.shape
+            assert predicted.dtype == y.dtype
+            assert np.isfinite(predicted).all()
 
 
-@pytest.mark.parametrize("X", [TABLE, GRIDS, FIELDS, (POINTS, VALUES)], ids=["table", "grid", "FieldSet", "tuple"])
-def test_a_fieldset_comes_back_as_one(estimator, X):
-    predicted = estimator.fit(X, SETS).predict(X)
-    assert isinstance(predicted, FieldSet)
-    assert predicted.channel_names == ("u",)
-    assert predicted.shape == SETS.shape
-    np.testing.assert_array_equal(predicted.coords, POINTS)
+def test_a_fieldset_comes_back_as_one(estimator, subtests):
+    for label, X in {"table": TABLE, "grid": GRIDS, "FieldSet": FIELDS, "tuple": (POINTS, VALUES)}.items():
+        with subtests.test(label):
+            predicted = estimator.fit(X, SETS).predict(X)
+            assert isinstance(predicted, FieldSet)
+            assert predicted.channel_names == ("u",)
+            assert predicted.shape == SETS.shape
+            np.testing.assert_array_equal(predicted.coords, POINTS)
 
 
-@pytest.mark.parametrize("X", [TABLE, FIELDS, (POINTS, VALUES)], ids=["table", "FieldSet", "tuple"])
-def test_a_tuple_comes_back_as_one(estimator, X):
-    coords, fields = estimator.fit(X, (POINTS, VALUES[..., :1])).predict(X)
-    np.testing.assert_array_equal(coords, POINTS)
-    assert fields.shape == (6, 24, 1)
+def test_a_tuple_comes_back_as_one(estimator, subtests):
+    for label, X in {"table": TABLE, "FieldSet": FIELDS, "tuple": (POINTS, VALUES)}.items():
+        with subtests.test(label):
+            coords, fields = estimator.fit(X, (POINTS, VALUES[..., :1])).predict(X)
+            np.testing.assert_array_equal(coords, POINTS)
+            assert fields.shape == (6, 24, 1)
 
 
 def test_single_precision_targets_give_single_precision_fields(estimator):
@@ -83,34 +86,35 @@ def test_the_forms_of_x_and_y_do_not_change_the_prediction(estimator):
 
 
 # ---------------------------------------------------------------- score
-@pytest.mark.parametrize(
-    ("X", "y"),
-    [
-        (GRIDS, GRIDS[..., :1]),
-        (GRIDS, GRIDS[..., 0]),
-        (FIELDS, SETS),
-        ((POINTS, VALUES), (POINTS, VALUES)),
-        (TABLE, GRIDS),
-    ],
-    ids=["grid", "no channel axis", "FieldSet", "tuple", "parameters"],
-)
-def test_the_score_of_fields_is_one_minus_the_mean_relative_error(estimator, X, y):
-    predicted = estimator.fit(X, y).predict(X)
-    truth = y
-    if isinstance(y, tuple):
-        predicted, truth = predicted[1], y[1]
-    if isinstance(y, FieldSet):
-        predicted, truth = predicted.values, y.values
-    for weight in (np.ones(6), np.array([1.0, 0, 2, 0, 0, 3])):
-        difference, norm = (np.linalg.norm(part.reshape(6, -1), axis=1) for part in (predicted - truth, truth))
-        expected = 1 - np.average(difference / norm, weights=weight)
-        assert estimator.score_physical(X, y, sample_weight=weight) == pytest.approx(expected, rel=1e-6)
-        squares = np.average((truth**2).reshape(6, -1, estimator.spec_.n_outputs).mean(axis=1), axis=0, weights=weight)
-        parts = [(part / np.sqrt(squares).reshape(-1)[: truth.shape[-1]]) for part in (predicted - truth, truth)]
-        if estimator.spec_.n_outputs > 1:
-            difference, norm = (np.linalg.norm(part.reshape(6, -1), axis=1) for part in parts)
-        expected = 1 - np.average(difference / norm, weights=weight)
-        assert estimator.score(X, y, sample_weight=weight) == pytest.approx(expected, rel=1e-6)
+def test_the_score_of_fields_is_one_minus_the_mean_relative_error(estimator, subtests):
+    for label, (X, y) in {
+        "grid": (GRIDS, GRIDS[..., :1]),
+        "no channel axis": (GRIDS, GRIDS[..., 0]),
+        "FieldSet": (FIELDS, SETS),
+        "tuple": ((POINTS, VALUES), (POINTS, VALUES)),
+        "parameters": (TABLE, GRIDS),
+    }.items():
+        with subtests.test(label):
+            predicted = estimator.fit(X, y).predict(X)
+            truth = y
+            if isinstance(y, tuple):
+                predicted, truth = predicted[1], y[1]
+            if isinstance(y, FieldSet):
+                predicted, truth = predicted.values, y.values
+            for weight in (np.ones(6), np.array([1.0, 0, 2, 0, 0, 3])):
+                difference, norm = (np.linalg.norm(part.reshape(6, -1), axis=1) for part in (predicted - truth, truth))
+                expected = 1 - np.average(difference / norm, weights=weight)
+                assert estimator.score_physical(X, y, sample_weight=weight) == pytest.approx(expected, rel=1e-6)
+                squares = np.average(
+                    (truth**2).reshape(6, -1, estimator.spec_.n_outputs).mean(axis=1), axis=0, weights=weight
+                )
+                parts = [
+                    (part / np.sqrt(squares).reshape(-1)[: truth.shape[-1]]) for part in (predicted - truth, truth)
+                ]
+                if estimator.spec_.n_outputs > 1:
+                    difference, norm = (np.linalg.norm(part.reshape(6, -1), axis=1) for part in parts)
+                expected = 1 - np.average(difference / norm, weights=weight)
+                assert estimator.score(X, y, sample_weight=weight) == pytest.approx(expected, rel=1e-6)
 
 
 def test_the_norm_of_scalars_runs_over_the_set(estimator):

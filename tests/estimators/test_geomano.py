@@ -56,15 +56,16 @@ ACT_WITH = {
 }
 
 
-@pytest.mark.parametrize("name", CHANGED)
-def test_every_parameter_of_the_network_changes_what_it_computes(name):
+def test_every_parameter_of_the_network_changes_what_it_computes(subtests):
     def outputs(**params):
         torch.manual_seed(0)
         return network(**params)(coords, fields, None, (6, 4)).field
 
     coords, fields = torch.from_numpy(LINE).float(), torch.from_numpy(FIELD).float()
-    others = ACT_WITH.get(name, {})
-    assert not torch.equal(outputs(**others), outputs(**others, **{name: CHANGED[name]}))
+    for name, value in CHANGED.items():
+        others = ACT_WITH.get(name, {})
+        with subtests.test(name):
+            assert not torch.equal(outputs(**others), outputs(**others, **{name: value}))
 
 
 def test_every_parameter_of_the_network_was_changed():
@@ -145,9 +146,8 @@ def test_patches_are_small_enough_for_few_tokens(grid, patch):
     assert network(grid, patches__size=2).patch_shape == (2,) * len(grid)
 
 
-@pytest.mark.parametrize(
-    ("params", "message"),
-    [
+def test_settings_that_do_not_fit_are_named_and_leave_an_earlier_fit(subtests):
+    for params, message in [
         ({"mixer__correction": "011"}, r"correction is '011'.*4 digits"),
         ({"mixer__correction": "00110011"}, r"correction is '00110011'.*4 digits"),
         ({"mixer__correction": "0011", "mixer__scan_directions": "all"}, r"correction is '0011'.*8 digits"),
@@ -162,26 +162,30 @@ def test_patches_are_small_enough_for_few_tokens(grid, patch):
         ({"mixer__step_range": (0.0, 0.1)}, r"step_range is \(0.0, 0.1\)"),
         ({"patches__lifting_width": -1}, r"'lifting_width' parameter"),
         ({"mixer__dt_rank": 0}, r"'dt_rank' parameter"),
-    ],
-)
-def test_settings_that_do_not_fit_are_named_and_leave_an_earlier_fit(params, message):
-    X = RANDOM.normal(size=(4, 6, 4, 1))
-    estimator = small(max_iter=1).fit(X, X)
-    before = estimator.predict(X)
-    with pytest.raises(ValueError, match=message):
-        estimator.set_params(**params).fit(X, X)
-    np.testing.assert_array_equal(estimator.predict(X), before)
+    ]:
+        with subtests.test(params=params):
+            X = RANDOM.normal(size=(4, 6, 4, 1))
+            estimator = small(max_iter=1).fit(X, X)
+            before = estimator.predict(X)
+            with pytest.raises(ValueError, match=message):
+                estimator.set_params(**params).fit(X, X)
+            np.testing.assert_array_equal(estimator.predict(X), before)
 
 
 # ---------------------------------------------------------------- data
-@pytest.mark.parametrize("shape", [(7,), (5, 4), (4, 3, 5)])
-@pytest.mark.parametrize("crossing", ["cross", "corners", "all"])
-@pytest.mark.parametrize("recurrence", ["grid", "sequence"])
-def test_every_scan_fits_in_every_dimension(shape, crossing, recurrence):
-    X = RANDOM.normal(size=(4, *shape, 1))
-    predicted = small(mixer__scan_directions=crossing, mixer__recurrence=recurrence, max_iter=1).fit(X, X).predict(X)
-    assert predicted.shape == X.shape
-    assert np.isfinite(predicted).all()
+def test_every_scan_fits_in_every_dimension(subtests):
+    for shape in [(7,), (5, 4), (4, 3, 5)]:
+        for crossing in ["cross", "corners", "all"]:
+            for recurrence in ["grid", "sequence"]:
+                with subtests.test(shape=shape, crossing=crossing, recurrence=recurrence):
+                    X = RANDOM.normal(size=(4, *shape, 1))
+                    predicted = (
+                        small(mixer__scan_directions=crossing, mixer__recurrence=recurrence, max_iter=1)
+                        .fit(X, X)
+                        .predict(X)
+                    )
+                    assert predicted.shape == X.shape
+                    assert np.isfinite(predicted).all()
 
 
 @pytest.mark.exhaustive
@@ -237,22 +241,19 @@ def test_a_bent_grid_is_seen_through_its_coordinates():
     assert np.abs(moved - np.asarray(estimator.predict(FieldSet(BENT, y)))).max() > 0
 
 
-@pytest.mark.parametrize(
-    ("X", "y"),
-    [
-        (FieldSet(CLOUD, FIELD), FIELD),
-        ((CLOUD, FIELD), FIELD),
-        (FieldSet(np.stack([CLOUD] * 3), FIELD), FIELD),
-        (list(zip(RAGGED, VALUES, strict=True)), VALUES),
-        (RAGGED, VALUES),
-        (RAGGED, [1.0, 2.0, 3.0]),
-        (FieldSet(SURFACE, FIELD), FIELD),
-    ],
-    ids=["cloud", "tuple", "own clouds", "ragged", "ragged points", "ragged to scalars", "surface"],
-)
-def test_points_that_form_no_grid_are_refused_with_what_takes_them(X, y):
-    with pytest.raises(FieldDataError, match=r"GeoMaNORegressor scans regular grids.*LaMORegressor"):
-        small().fit(X, y)
+def test_points_that_form_no_grid_are_refused_with_what_takes_them(subtests):
+    for label, (X, y) in {
+        "cloud": (FieldSet(CLOUD, FIELD), FIELD),
+        "tuple": ((CLOUD, FIELD), FIELD),
+        "own clouds": (FieldSet(np.stack([CLOUD] * 3), FIELD), FIELD),
+        "ragged": (list(zip(RAGGED, VALUES, strict=True)), VALUES),
+        "ragged points": (RAGGED, VALUES),
+        "ragged to scalars": (RAGGED, [1.0, 2.0, 3.0]),
+        "surface": (FieldSet(SURFACE, FIELD), FIELD),
+    }.items():
+        words = r"GeoMaNORegressor scans regular grids.*LaMORegressor"
+        with subtests.test(label), pytest.raises(FieldDataError, match=words):
+            small().fit(X, y)
 
 
 @pytest.mark.parametrize(
@@ -297,9 +298,8 @@ def test_geometry_alone_is_an_input():
 
 
 # ---------------------------------------------------------------- life of an estimator
-@pytest.mark.parametrize(
-    "params",
-    [
+def test_what_was_saved_predicts_the_same_bit_for_bit(tmp_path, subtests):
+    for params in [
         {"mixer__recurrence": "grid"},
         {
             "mixer__correction": "0011",
@@ -318,19 +318,18 @@ def test_geometry_alone_is_an_input():
             "mixer__correction_at": "output",
             "mixer__step_range": (0.01, 1.0),
         },
-    ],
-)
-def test_what_was_saved_predicts_the_same_bit_for_bit(params, tmp_path):
-    X = RANDOM.normal(size=(4, 6, 4, 2))
-    estimator = small(**params).fit(X, X[..., :1])
-    estimator.save(tmp_path / "model.skop")
-    loaded = skop.load(tmp_path / "model.skop")
-    assert type(loaded) is GeoMaNORegressor
-    np.testing.assert_array_equal(loaded.predict(X), estimator.predict(X))
-    assert repr(loaded.get_params()) == repr(estimator.get_params())
-    if params.get("patches__positional_encoding") != "learned":
-        fine = RANDOM.normal(size=(2, 9, 7, 2))
-        np.testing.assert_array_equal(loaded.predict(fine), estimator.predict(fine))
+    ]:
+        with subtests.test(params=params):
+            X = RANDOM.normal(size=(4, 6, 4, 2))
+            estimator = small(**params).fit(X, X[..., :1])
+            estimator.save(tmp_path / "model.skop")
+            loaded = skop.load(tmp_path / "model.skop")
+            assert type(loaded) is GeoMaNORegressor
+            np.testing.assert_array_equal(loaded.predict(X), estimator.predict(X))
+            assert repr(loaded.get_params()) == repr(estimator.get_params())
+            if params.get("patches__positional_encoding") != "learned":
+                fine = RANDOM.normal(size=(2, 9, 7, 2))
+                np.testing.assert_array_equal(loaded.predict(fine), estimator.predict(fine))
 
 
 def test_a_warm_start_goes_on():

@@ -113,24 +113,25 @@ def shapes_of(samples):
 
 
 # ---------------------------------------------------------------------- forms
-@pytest.mark.parametrize("name", forms())
-def test_predictions_have_the_form_of_y_and_come_back_from_files(name, tmp_path):
-    X, y, changes = forms()[name]
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        model = small(**changes).fit(X, y)
-        prediction = model.predict(X)
-    expected = meshes() if name == "meshes" else y
-    assert type(prediction) is type(expected)
-    assert shapes_of(prediction) == shapes_of(expected)
-    assert np.isfinite(flat(prediction)).all()
-    assert np.isfinite(model.score(X, y))
-    assert all(np.isfinite(score) for score in model.score_channels(X, y).values())
-    model.save(tmp_path / "model.skop")
-    for other in (skop.load(tmp_path / "model.skop"), pickle.loads(pickle.dumps(model))):
-        np.testing.assert_array_equal(flat(other.predict(X)), flat(prediction))
-        assert (other.spec_, other.resampling_error_) == (model.spec_, model.resampling_error_)
-        assert other.score(X, y) == model.score(X, y)
+def test_predictions_have_the_form_of_y_and_come_back_from_files(tmp_path, subtests):
+    for name in forms():
+        with subtests.test(name):
+            X, y, changes = forms()[name]
+            with warnings.catch_warnings():
+                warnings.simplefilter("error")
+                model = small(**changes).fit(X, y)
+                prediction = model.predict(X)
+            expected = meshes() if name == "meshes" else y
+            assert type(prediction) is type(expected)
+            assert shapes_of(prediction) == shapes_of(expected)
+            assert np.isfinite(flat(prediction)).all()
+            assert np.isfinite(model.score(X, y))
+            assert all(np.isfinite(score) for score in model.score_channels(X, y).values())
+            model.save(tmp_path / "model.skop")
+            for other in (skop.load(tmp_path / "model.skop"), pickle.loads(pickle.dumps(model))):
+                np.testing.assert_array_equal(flat(other.predict(X)), flat(prediction))
+                assert (other.spec_, other.resampling_error_) == (model.spec_, model.resampling_error_)
+                assert other.score(X, y) == model.score(X, y)
 
 
 def test_meshes_by_path(tmp_path):
@@ -284,11 +285,12 @@ def test_without_grid_points_are_refused_with_the_way_out():
         small(grid=None).fit(points, targets)
 
 
-@pytest.mark.parametrize("grid", [(8,), (8, 8, 8), (8, 1), (8.0, 8.0)])
-def test_grids_that_do_not_fit_are_named(grid):
-    points, _, _, targets = ragged()
-    with pytest.raises(FieldDataError, match="does not fit 2-D points"):
-        small(grid=grid).fit(points, targets)
+def test_grids_that_do_not_fit_are_named(subtests):
+    for grid in [(8,), (8, 8, 8), (8, 1), (8.0, 8.0)]:
+        with subtests.test(grid=grid):
+            points, _, _, targets = ragged()
+            with pytest.raises(FieldDataError, match="does not fit 2-D points"):
+                small(grid=grid).fit(points, targets)
 
 
 @pytest.mark.parametrize("grid", ["fine", 8, 0.5])
@@ -445,18 +447,19 @@ def test_clones_and_parameters():
     assert not hasattr(model, "resampling_error_")
 
 
-@pytest.mark.parametrize("noise", [0.0, 0.1])
-@pytest.mark.parametrize("unroll", [1, 2])
-def test_rollouts_go_through_the_grid(noise, unroll):
+def test_rollouts_go_through_the_grid(subtests):
     """Frames are fed back in training without the channel of distances, which is none of them."""
-    points, _, _, targets = ragged()
-    frames = [np.concatenate([item + k for k in range(4)], axis=1) for item in targets]
-    X = FieldSet(points, [item[:, :2] for item in frames])
-    y = FieldSet(points, [item[:, 2:] for item in frames])
-    model = RolloutRegressor(small(), window=2, noise=noise, unroll=unroll).fit(X, y)
-    assert model.estimator_.spec_.resampler.distance is (noise == 0.0 and unroll == 1)
-    assert shapes_of(model.predict(X)) == shapes_of(y)
-    assert np.isfinite(model.score(X, y))
+    for noise in [0.0, 0.1]:
+        for unroll in [1, 2]:
+            with subtests.test(noise=noise, unroll=unroll):
+                points, _, _, targets = ragged()
+                frames = [np.concatenate([item + k for k in range(4)], axis=1) for item in targets]
+                X = FieldSet(points, [item[:, :2] for item in frames])
+                y = FieldSet(points, [item[:, 2:] for item in frames])
+                model = RolloutRegressor(small(), window=2, noise=noise, unroll=unroll).fit(X, y)
+                assert model.estimator_.spec_.resampler.distance is (noise == 0.0 and unroll == 1)
+                assert shapes_of(model.predict(X)) == shapes_of(y)
+                assert np.isfinite(model.score(X, y))
 
 
 def test_other_wrappers():

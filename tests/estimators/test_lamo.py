@@ -42,23 +42,20 @@ LATENTS = BLOCKS | {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("geometry", "name", "value"),
-    [
-        (geometry, *item)
-        for geometry, changed in (("grid", PATCHES), ("structured", LATENTS), ("points", LATENTS))
-        for item in changed.items()
-    ],
-)
-def test_every_parameter_of_the_network_changes_what_it_computes(geometry, name, value):
-    def outputs(**params):
+def test_every_parameter_of_the_network_changes_what_it_computes(subtests):
+    def outputs(geometry, **params):
         torch.manual_seed(0)
         built = network(n_params=2, geometry=geometry, **({"depth": 2} | params))
         return built(coords, fields, fields[:, :2, 0], (6, 4)).field
 
     coords, fields = torch.from_numpy(unit_grid((6, 4))).float(), torch.linspace(-1, 1, 72).view(3, 24, 1)
-    # None is the part with its defaults.
-    assert torch.equal(outputs(), outputs(**{name: value})) == (value is None and "__" not in name)
+    for geometry, changed in {"grid": PATCHES, "structured": LATENTS, "points": LATENTS}.items():
+        usual = outputs(geometry)
+        for name, value in changed.items():
+            with subtests.test(geometry, name=name):
+                # None is the part with its defaults.
+                is_usual = value is None and "__" not in name
+                assert torch.equal(usual, outputs(geometry, **{name: value})) == is_usual
 
 
 def test_every_parameter_of_the_network_was_changed():
@@ -123,13 +120,14 @@ def test_scalar_targets_get_the_pooled_head():
     assert [part.shape for part in beside(*X)] == [(3, 24, 1), (3, 2)]
 
 
-@pytest.mark.parametrize("shape", [(7,), (5, 4), (4, 3, 5)])
-@pytest.mark.parametrize("scan", ["forward", "bidirectional", "cross", "row_corners"])
-def test_every_scan_fits_in_every_dimension(shape, scan):
-    X = RANDOM.normal(size=(4, *shape, 1))
-    predicted = small(scan__scan_directions=scan, scan__kernel_size=1).fit(X, X).predict(X)
-    assert predicted.shape == X.shape
-    assert np.isfinite(predicted).all()
+def test_every_scan_fits_in_every_dimension(subtests):
+    for shape in [(7,), (5, 4), (4, 3, 5)]:
+        for scan in ["forward", "bidirectional", "cross", "row_corners"]:
+            with subtests.test(shape=shape, scan=scan):
+                X = RANDOM.normal(size=(4, *shape, 1))
+                predicted = small(scan__scan_directions=scan, scan__kernel_size=1).fit(X, X).predict(X)
+                assert predicted.shape == X.shape
+                assert np.isfinite(predicted).all()
 
 
 def test_a_function_of_the_coordinates_is_predicted_on_a_finer_grid():

@@ -89,24 +89,25 @@ def numbers(meshes):
 
 
 # ---------------------------------------------------------------------- fit and predict
-@pytest.mark.parametrize("make", [ragged, shared])
-@pytest.mark.parametrize("model", [small(), amo(), *mno()], ids=["lamo", "amo", "gnot", "galerkin", "oformer"])
-def test_predictions_are_meshes_with_the_target_fields(make, model):
-    meshes = make()
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        warnings.filterwarnings("ignore", "the training loss")
-        prediction = clone(model).fit(meshes).predict(meshes)
-    assert len(prediction) == len(meshes)
-    for found, mesh in zip(prediction, meshes, strict=True):
-        np.testing.assert_array_equal(found.points, mesh.points)
-        np.testing.assert_array_equal(found.cells[0].data, mesh.cells[0].data)
-        assert predicted(found) == NAMES["target_fields"]
-        assert found.point_data["stress"].shape == (len(mesh.points),)
-        assert found.point_data["displacement"].shape == (len(mesh.points), 3)
-        assert np.isfinite(numbers([found])).all()
-    # The meshes of the caller stay as they were.
-    assert set(meshes[0].point_data) == {"load", "stress", "displacement"}
+def test_predictions_are_meshes_with_the_target_fields(subtests):
+    for make in [ragged, shared]:
+        for label, model in zip(["lamo", "amo", "gnot", "galerkin", "oformer"], [small(), amo(), *mno()], strict=True):
+            with subtests.test(label, make=make):
+                meshes = make()
+                with warnings.catch_warnings():
+                    warnings.simplefilter("error")
+                    warnings.filterwarnings("ignore", "the training loss")
+                    prediction = clone(model).fit(meshes).predict(meshes)
+                assert len(prediction) == len(meshes)
+                for found, mesh in zip(prediction, meshes, strict=True):
+                    np.testing.assert_array_equal(found.points, mesh.points)
+                    np.testing.assert_array_equal(found.cells[0].data, mesh.cells[0].data)
+                    assert predicted(found) == NAMES["target_fields"]
+                    assert found.point_data["stress"].shape == (len(mesh.points),)
+                    assert found.point_data["displacement"].shape == (len(mesh.points), 3)
+                    assert np.isfinite(numbers([found])).all()
+                # The meshes of the caller stay as they were.
+                assert set(meshes[0].point_data) == {"load", "stress", "displacement"}
 
 
 def test_files_paths_and_objects_are_the_same(folder):
@@ -129,17 +130,18 @@ def test_targets_beside_the_inputs(folder):
         assert model.score(X, y) == pytest.approx(small().fit(ragged()).score(ragged()))
 
 
-@pytest.mark.parametrize("changes", [{"input_fields": ["stress"]}, {"target_fields": ["load"]}])
-@pytest.mark.parametrize("make", [small, lambda **params: EnsembleRegressor(small(**params), n_members=1)])
-def test_predictions_and_scores_take_the_fields_of_the_fit(make, changes):
+def test_predictions_and_scores_take_the_fields_of_the_fit(subtests):
     """Names that are set later hold for the next fit, as every parameter does."""
-    model = make().fit(ragged())
-    expected, score = numbers(model.predict(ragged())), model.score(ragged())
-    prefix = "" if hasattr(model, "input_fields") else "estimator__"
-    model.set_params(**{prefix + name: value for name, value in changes.items()})
-    np.testing.assert_allclose(numbers(model.predict(ragged())), expected, rtol=1e-12)
-    assert [model.score(ragged()), model.score(ragged(), ragged())] == pytest.approx([score] * 2, rel=1e-12)
-    assert predicted(model.predict(ragged())[0]) == NAMES["target_fields"]
+    for changes in [{"input_fields": ["stress"]}, {"target_fields": ["load"]}]:
+        for make in [small, lambda **params: EnsembleRegressor(small(**params), n_members=1)]:
+            with subtests.test(changes=changes, make=make):
+                model = make().fit(ragged())
+                expected, score = numbers(model.predict(ragged())), model.score(ragged())
+                prefix = "" if hasattr(model, "input_fields") else "estimator__"
+                model.set_params(**{prefix + name: value for name, value in changes.items()})
+                np.testing.assert_allclose(numbers(model.predict(ragged())), expected, rtol=1e-12)
+                assert [model.score(ragged()), model.score(ragged(), ragged())] == pytest.approx([score] * 2, rel=1e-12)
+                assert predicted(model.predict(ragged())[0]) == NAMES["target_fields"]
 
 
 def test_fields_of_the_fit_outlive_a_model_file(tmp_path):
@@ -174,16 +176,17 @@ def test_geometry_alone():
     np.testing.assert_array_equal(same_geometry[0].point_data["stress"], same_geometry[1].point_data["stress"])
 
 
-@pytest.mark.parametrize("make", [ragged, shared])
-@pytest.mark.parametrize("input_fields", [None, ["load"]])
-def test_scalars_of_meshes(make, input_fields):
-    y = np.arange(6.0)
-    model = small(input_fields=input_fields, target_fields=None).fit(make(), y)
-    assert model.predict(make()).shape == (6,)
-    truth, found = y, model.predict(make())
-    expected = 1 - np.linalg.norm(found - truth) / np.linalg.norm(truth)
-    assert model.score(make(), y) == pytest.approx(expected, rel=1e-6)
-    assert small(target_fields=None).fit(make(), np.stack([y, y], 1)).predict(make()).shape == (6, 2)
+def test_scalars_of_meshes(subtests):
+    for make in [ragged, shared]:
+        for input_fields in [None, ["load"]]:
+            with subtests.test(make=make, input_fields=input_fields):
+                y = np.arange(6.0)
+                model = small(input_fields=input_fields, target_fields=None).fit(make(), y)
+                assert model.predict(make()).shape == (6,)
+                truth, found = y, model.predict(make())
+                expected = 1 - np.linalg.norm(found - truth) / np.linalg.norm(truth)
+                assert model.score(make(), y) == pytest.approx(expected, rel=1e-6)
+                assert small(target_fields=None).fit(make(), np.stack([y, y], 1)).predict(make()).shape == (6, 2)
 
 
 def test_cell_data_is_carried_to_points_where_asked_for():
@@ -318,20 +321,21 @@ def own_rows(found, mesh):
     return numbers([meshio.Mesh(mesh.points, [], {k: v[: len(mesh.points)] for k, v in found.point_data.items()})])
 
 
-@pytest.mark.parametrize("make", [ragged, shared])
-@pytest.mark.parametrize("value", [np.nan, 7.0])
-def test_points_without_cells_change_nothing(make, value):
-    far = with_far_points(make(), value)
-    clean = small().fit(make())
-    with pytest.warns(SkopWarning) as caught:
-        model = small().fit(far)
-    assert [str(item.message).split(" (")[0] for item in caught] == ["6 points in 4 of 6 meshes"]
-    assert caught[0].filename == __file__
-    with pytest.warns(SkopWarning, match="6 points in 4 of 6"):
-        found = model.predict(far)
-    for mesh, whole, expected in zip(found, make(), clean.predict(make()), strict=True):
-        np.testing.assert_array_equal(own_rows(mesh, whole), numbers([expected]))
-    np.testing.assert_array_equal(numbers(model.predict(make())), numbers(clean.predict(make())))
+def test_points_without_cells_change_nothing(subtests):
+    for make in [ragged, shared]:
+        for value in [np.nan, 7.0]:
+            with subtests.test(make=make, value=value):
+                far = with_far_points(make(), value)
+                clean = small().fit(make())
+                with pytest.warns(SkopWarning) as caught:
+                    model = small().fit(far)
+                assert [str(item.message).split(" (")[0] for item in caught] == ["6 points in 4 of 6 meshes"]
+                assert caught[0].filename == __file__
+                with pytest.warns(SkopWarning, match="6 points in 4 of 6"):
+                    found = model.predict(far)
+                for mesh, whole, expected in zip(found, make(), clean.predict(make()), strict=True):
+                    np.testing.assert_array_equal(own_rows(mesh, whole), numbers([expected]))
+                np.testing.assert_array_equal(numbers(model.predict(make())), numbers(clean.predict(make())))
 
 
 @pytest.mark.filterwarnings("ignore:6 points in 4 of 6 meshes")
@@ -532,13 +536,14 @@ REFUSED_BY_FIT = {
 }
 
 
-@pytest.mark.parametrize("name", list(REFUSED_BY_FIT))
-def test_fit_refuses(name):
-    X, y, params, words = REFUSED_BY_FIT[name]
-    with pytest.raises(FieldDataError) as error:
-        small(**params).fit(X, y)
-    for word in words:
-        assert word in str(error.value)
+def test_fit_refuses(subtests):
+    for name in list(REFUSED_BY_FIT):
+        with subtests.test(name):
+            X, y, params, words = REFUSED_BY_FIT[name]
+            with pytest.raises(FieldDataError) as error:
+                small(**params).fit(X, y)
+            for word in words:
+                assert word in str(error.value)
 
 
 def cut_off(folder):
@@ -569,13 +574,14 @@ REFUSED_BY_PREDICT = {
 }
 
 
-@pytest.mark.parametrize("name", list(REFUSED_BY_PREDICT))
-def test_predict_refuses(name, folder):
-    make, words = REFUSED_BY_PREDICT[name]
-    with pytest.raises(ValueError, match=r"\w") as error:
-        small().fit(ragged()).predict(make(folder))
-    for word in words:
-        assert word in str(error.value)
+def test_predict_refuses(folder, subtests):
+    for name in list(REFUSED_BY_PREDICT):
+        with subtests.test(name):
+            make, words = REFUSED_BY_PREDICT[name]
+            with pytest.raises(ValueError, match=r"\w") as error:
+                small().fit(ragged()).predict(make(folder))
+            for word in words:
+                assert word in str(error.value)
 
 
 def test_arrays_and_points_of_the_plane_are_legal():

@@ -110,30 +110,31 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize(("X", "y", "params"), CASES.values(), ids=CASES)
-def test_predictions_and_records_come_back_bit_for_bit(X, y, params, tmp_path):
-    estimator = small(**params).fit(X, y)
-    loaded = reloaded(estimator, tmp_path)
-    expected, found = estimator.predict(X), loaded.predict(X)
-    assert type(found) is type(expected)
-    np.testing.assert_array_equal(values(found), values(expected))
-    assert values(found).dtype == values(expected).dtype
-    assert loaded.score(X, y) == estimator.score(X, y)
-    assert loaded.spec_ == estimator.spec_
-    for name in (
-        "loss_curve_",
-        "validation_scores_",
-        "n_iter_",
-        "best_iter_",
-        "stopped_",
-        "fit_seconds_",
-        "n_features_in_",
-        "dtype_",
-    ):
-        assert getattr(loaded, name) == getattr(estimator, name)
-    assert not loaded.module_.training
-    # Saving what was loaded changes nothing either.
-    np.testing.assert_array_equal(values(reloaded(loaded, tmp_path).predict(X)), values(expected))
+def test_predictions_and_records_come_back_bit_for_bit(tmp_path, subtests):
+    for case, (X, y, params) in CASES.items():
+        with subtests.test(case):
+            estimator = small(**params).fit(X, y)
+            loaded = reloaded(estimator, tmp_path)
+            expected, found = estimator.predict(X), loaded.predict(X)
+            assert type(found) is type(expected)
+            np.testing.assert_array_equal(values(found), values(expected))
+            assert values(found).dtype == values(expected).dtype
+            assert loaded.score(X, y) == estimator.score(X, y)
+            assert loaded.spec_ == estimator.spec_
+            for name in (
+                "loss_curve_",
+                "validation_scores_",
+                "n_iter_",
+                "best_iter_",
+                "stopped_",
+                "fit_seconds_",
+                "n_features_in_",
+                "dtype_",
+            ):
+                assert getattr(loaded, name) == getattr(estimator, name)
+            assert not loaded.module_.training
+            # Saving what was loaded changes nothing either.
+            np.testing.assert_array_equal(values(reloaded(loaded, tmp_path).predict(X)), values(expected))
 
 
 def test_parameters_come_back(tmp_path):
@@ -230,10 +231,10 @@ def test_what_was_changed_after_the_fit_is_refused_or_changes_nothing(model, tmp
             changed.save(tmp_path / "model.skop")
 
 
-@pytest.mark.parametrize("params", [{"width": -1}, {"training": 3}, {"loss": "no"}, {"scan": 3}])
-def test_parameters_by_which_a_file_could_not_be_loaded_are_refused(model, tmp_path, params):
-    with pytest.raises(ModelFileError, match="with which it cannot be fitted"):
-        copy.deepcopy(model).set_params(**params).save(tmp_path / "model.skop")
+def test_parameters_by_which_a_file_could_not_be_loaded_are_refused(model, tmp_path, subtests):
+    for params in [{"width": -1}, {"training": 3}, {"loss": "no"}, {"scan": 3}]:
+        with subtests.test(params=params), pytest.raises(ModelFileError, match="with which it cannot be fitted"):
+            copy.deepcopy(model).set_params(**params).save(tmp_path / "model.skop")
     with pytest.raises(NotFittedError):
         type(model)().save(tmp_path / "model.skop")
     band = skop.ConformalRegressor(skop.PODRegressor(), coverage=0.5).fit(GRIDS, GRIDS)
@@ -393,23 +394,20 @@ def test_a_changed_type_of_a_tensor_is_refused(model, path, old, new):
         start += 1
 
 
-@pytest.mark.parametrize(
-    "content",
-    [
-        b"",
-        b"hello",
-        b"\x80\x04K\x01.",
-        b"\xff" * 100,
-        json.dumps({"a": 1}).encode(),
-        save_tensors({"a": torch.zeros(2)}),
-        save_tensors({"a": torch.zeros(2)}, {"skop": "no json", "sha256": "0"}),
-    ],
-    ids=["empty", "text", "pickle", "ones", "json", "other tensors", "bad header"],
-)
-def test_foreign_files_are_refused(content, tmp_path):
-    (tmp_path / "file").write_bytes(content)
-    with pytest.raises(ModelFileError, match="file"):
-        skop.load(tmp_path / "file")
+def test_foreign_files_are_refused(tmp_path, subtests):
+    for label, content in {
+        "empty": b"",
+        "text": b"hello",
+        "pickle": b"\x80\x04K\x01.",
+        "ones": b"\xff" * 100,
+        "json": json.dumps({"a": 1}).encode(),
+        "other tensors": save_tensors({"a": torch.zeros(2)}),
+        "bad header": save_tensors({"a": torch.zeros(2)}, {"skop": "no json", "sha256": "0"}),
+    }.items():
+        with subtests.test(label):
+            (tmp_path / "file").write_bytes(content)
+            with pytest.raises(ModelFileError, match="file"):
+                skop.load(tmp_path / "file")
 
 
 def test_a_header_within_itself_is_refused(path):
@@ -590,11 +588,14 @@ CHANGES |= {
 }
 
 
-@pytest.mark.parametrize(("change", "message"), CHANGES.values(), ids=CHANGES)
-def test_whole_files_that_do_not_fit_are_refused(path, change, message):
-    rewrite(path, change)
-    with pytest.raises(ModelFileError, match=message):
-        skop.load(path)
+def test_whole_files_that_do_not_fit_are_refused(path, subtests):
+    content = path.read_bytes()
+    for case, (change, message) in CHANGES.items():
+        with subtests.test(case):
+            path.write_bytes(content)
+            rewrite(path, change)
+            with pytest.raises(ModelFileError, match=message):
+                skop.load(path)
 
 
 def absent(*places):
@@ -640,21 +641,21 @@ def test_options_and_parameters_of_the_network_that_came_later_have_their_defaul
 FILES = sorted(path.stem for path in FOLDER.glob("*.skop"))
 
 
-@pytest.mark.parametrize("name", FILES)
-def test_files_of_earlier_versions_give_the_predictions_of_then(name):
-    path = FOLDER / f"{name}.skop"
-    with warnings.catch_warnings():
-        # Another scikit-learn than that of the file may be installed.
-        warnings.simplefilter("ignore", SkopWarning)
-        held, estimator = np.load(path.with_suffix(".npz")), skop.load(path)
-    X = inputs_of(path, estimator)
-    predicted = estimator.predict(X)
-    found = {"values": values_of(predicted), "scalars": getattr(predicted, "params", None)}
-    if held.keys() & {"lower", "score"}:
-        found |= others_of(estimator, X)
-    for name, part in found.items():
-        if name in held:
-            np.testing.assert_allclose(part, held[name], rtol=0, atol=1e-5 * np.abs(held[name]).max())
+def test_files_of_earlier_versions_give_the_predictions_of_then(subtests):
+    for name in FILES:
+        with subtests.test(name):
+            path = FOLDER / f"{name}.skop"
+            with warnings.catch_warnings():
+                # Another scikit-learn than that of the file may be installed.
+                warnings.simplefilter("ignore", SkopWarning)
+                held, estimator = np.load(path.with_suffix(".npz")), skop.load(path)
+            X = inputs_of(path, estimator)
+            predicted = estimator.predict(X)
+            found = {"values": values_of(predicted), "scalars": getattr(predicted, "params", None)}
+            if held.keys() & {"lower", "score"}:
+                found |= others_of(estimator, X)
+            for kind in found.keys() & held.keys():
+                np.testing.assert_allclose(found[kind], held[kind], rtol=0, atol=1e-5 * np.abs(held[kind]).max())
 
 
 def test_the_patience_of_earlier_versions_is_an_option_of_the_training(tmp_path):
@@ -722,13 +723,13 @@ def nested():
     }
 
 
-@pytest.mark.parametrize("name", nested())
-def test_estimators_around_others_come_back_bit_for_bit(name, tmp_path):
-    estimator, X, y = nested()[name]
-    fitted = estimator.fit(X, y)
-    loaded = reloaded(fitted, tmp_path)
-    np.testing.assert_array_equal(values(loaded.predict(X)), values(fitted.predict(X)))
-    assert repr(loaded.get_params(deep=False)) == repr(fitted.get_params(deep=False))
+def test_estimators_around_others_come_back_bit_for_bit(tmp_path, subtests):
+    for name, (estimator, X, y) in nested().items():
+        with subtests.test(name):
+            fitted = estimator.fit(X, y)
+            loaded = reloaded(fitted, tmp_path)
+            np.testing.assert_array_equal(values(loaded.predict(X)), values(fitted.predict(X)))
+            assert repr(loaded.get_params(deep=False)) == repr(fitted.get_params(deep=False))
 
 
 def test_a_regressor_that_is_not_known_is_refused_with_advice(tmp_path):

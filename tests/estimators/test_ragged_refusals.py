@@ -142,16 +142,17 @@ REFUSED_BY_FIT = {
 }
 
 
-@pytest.mark.parametrize("name", list(REFUSED_BY_FIT))
-def test_fit_refuses(name):
-    X, y, params, words = REFUSED_BY_FIT[name]
-    with pytest.raises(ValueError, match=r"\w") as error:
-        small(**params).fit(X, y)
-    for word in words:
-        assert word in str(error.value)
-    where = error.traceback[-1].path
-    assert "torch" not in str(where)
-    assert "skop" in str(where) or "sklearn" in str(where)
+def test_fit_refuses(subtests):
+    for name in list(REFUSED_BY_FIT):
+        with subtests.test(name):
+            X, y, params, words = REFUSED_BY_FIT[name]
+            with pytest.raises(ValueError, match=r"\w") as error:
+                small(**params).fit(X, y)
+            for word in words:
+                assert word in str(error.value)
+            where = error.traceback[-1].path
+            assert "torch" not in str(where)
+            assert "skop" in str(where) or "sklearn" in str(where)
 
 
 @pytest.fixture(scope="module")
@@ -177,13 +178,14 @@ REFUSED_BY_PREDICT = {
 }
 
 
-@pytest.mark.parametrize("name", list(REFUSED_BY_PREDICT))
-def test_predict_refuses(name, fitted):
-    X, words = REFUSED_BY_PREDICT[name]
-    with pytest.raises(ValueError, match=r"\w") as error:
-        fitted.predict(X)
-    for word in words:
-        assert word in str(error.value)
+def test_predict_refuses(fitted, subtests):
+    for name in list(REFUSED_BY_PREDICT):
+        with subtests.test(name):
+            X, words = REFUSED_BY_PREDICT[name]
+            with pytest.raises(ValueError, match=r"\w") as error:
+                fitted.predict(X)
+            for word in words:
+                assert word in str(error.value)
 
 
 REFUSED_BY_SCORE = {
@@ -197,14 +199,15 @@ REFUSED_BY_SCORE = {
 }
 
 
-@pytest.mark.parametrize("name", list(REFUSED_BY_SCORE))
-@pytest.mark.parametrize("method", ["score", "score_channels"])
-def test_score_refuses(name, method, fitted):
-    y, words = REFUSED_BY_SCORE[name]
-    with pytest.raises(ValueError, match=r"\w") as error:
-        getattr(fitted, method)(PAIRS, y)
-    for word in words:
-        assert word in str(error.value)
+def test_score_refuses(fitted, subtests):
+    for name in list(REFUSED_BY_SCORE):
+        for method in ["score", "score_channels"]:
+            with subtests.test(name=name, method=method):
+                y, words = REFUSED_BY_SCORE[name]
+                with pytest.raises(ValueError, match=r"\w") as error:
+                    getattr(fitted, method)(PAIRS, y)
+                for word in words:
+                    assert word in str(error.value)
 
 
 def test_truth_on_other_points_is_no_truth():
