@@ -324,9 +324,10 @@ def test_a_lone_operator_that_holds_all_other_models_is_not_tried(budget):
 
 def test_weight_zero_is_leaving_out_and_errors_are_weighted():
     y = np.r_[ones := np.ones(8), 2 * ones]
-    X, weight = np.random.default_rng(0).random((16, 2)), np.tile([1.0, 3.0, 0.0, 2.0], 4)
+    X, weight = np.random.default_rng(0).random((16, 2)), np.arange(16.0) % 4 * np.repeat([1.0, 3.0], 8)
+    cv = KFold(2, shuffle=True, random_state=0)
     candidates = [("ridge", Ridge()), ("nearest", KNeighborsRegressor(1)), ("POD", PODRegressor(regressor="ridge"))]
-    model = by_epochs(*candidates, cv=KFold(2)).fit(X, y, sample_weight=weight)
+    model = by_epochs(*candidates, cv=cv).fit(X, y, sample_weight=weight)
     some, whole = weight > 0, (X, y, weight)
     other = clone(model).fit(X[some], y[some], sample_weight=weight[some])
     np.testing.assert_array_equal(model.predict(X), other.predict(X))
@@ -335,13 +336,13 @@ def test_weight_zero_is_leaving_out_and_errors_are_weighted():
     assert "takes no sample_weight" in rows["nearest"]["reason"]
     X, y, weight = X[some], y[some], weight[some]
     found = np.empty(len(y))
-    for train, valid in KFold(2).split(X):
+    for train, valid in cv.split(X):
         found[valid] = Ridge().fit(X[train], y[train], weight[train]).predict(X[valid])
     expected = np.sqrt(np.average((found - y) ** 2, weights=weight) / np.average(y**2, weights=weight))
     assert rows["ridge"]["error"] == pytest.approx(expected, rel=1e-9)
     # The same folds by the rows of all samples.
     places = np.flatnonzero(some)
-    folds = [(places[train], places[valid]) for train, valid in KFold(2).split(places)]
+    folds = [(places[train], places[valid]) for train, valid in cv.split(places)]
     other = clone(model).set_params(cv=folds).fit(*whole)
     assert other.results_[0]["error"] == rows["ridge"]["error"]
     # Weights that are all the same leave nobody out.

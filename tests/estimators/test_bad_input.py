@@ -324,12 +324,12 @@ def test_odd_data_works(subtests):
 
 
 def test_the_unit_of_the_fields_does_not_matter(subtests):
-    for scale in [1e-25, 1e-10, 1e10, 1e25]:
-        for loss in ["mse", "relative_l2", "relative_l2_gradient", "sobolev"]:
+    for loss in ["mse", "relative_l2", "relative_l2_gradient", "sobolev"]:
+        model = small(loss=loss, dtype="float32")
+        expected = model.fit(X, Y).predict(X)
+        for scale in [1e-25, 1e25]:
             with subtests.test(scale=scale, loss=loss):
-                params = {"loss": loss, "dtype": "float32", "max_iter": 5}
-                expected = small(**params).fit(X, Y).predict(X)
-                other = small(**params).fit(scale * X, scale * Y).predict(scale * X)
+                other = model.fit(scale * X, scale * Y).predict(scale * X)
                 np.testing.assert_allclose(other / scale, expected, rtol=1e-3, atol=1e-4)
 
 

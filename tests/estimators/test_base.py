@@ -188,6 +188,13 @@ def test_a_loss_of_ones_own_sees_physical_units_and_the_grid():
 
 
 # ---------------------------------------------------------------- weights and splits
+def test_weight_decay_makes_weights_smaller():
+    X = np.random.default_rng(0).normal(size=(8, *GRID, 1))
+    plain, decayed = (small(weight_decay=decay, learning_rate_init=0.01).fit(X, X).module_ for decay in (0.0, 5.0))
+    sizes = [sum(float(part.detach().square().sum()) for part in one.parameters()) for one in (plain, decayed)]
+    assert sizes[1] < 0.95 * sizes[0]
+
+
 def test_early_stopping_keeps_the_best_weights():
     X, y = make_data(24)
     estimator = small(

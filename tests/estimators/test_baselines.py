@@ -445,6 +445,19 @@ def test_the_spread_of_one_kernel_has_the_size_of_the_left_out_residuals_at_ever
     assert mean.shape == spread.shape == y.shape
 
 
+def test_the_spread_holds_what_the_components_leave_out():
+    generator = np.random.default_rng(0)
+    X, noise = generator.uniform(-1, 1, (20, 1)), generator.normal(size=20)
+    seen = np.column_stack([np.ones(20), X])
+    noise -= seen @ np.linalg.lstsq(seen, noise)[0]
+    y = X * [1.0, 2.0, 0.0, 0.0] + 0.1 * noise[:, np.newaxis] * [0.0, 0.0, 1.0, -2.0]
+    model = PODRegressor(regressor="ridge", n_components=1).fit(X, (np.arange(4.0)[:, np.newaxis], y[..., np.newaxis]))
+    _, (_, spread) = model.predict(X, return_std=True)
+    np.testing.assert_allclose(
+        spread[:, 2:, 0] / noise.std(), np.tile([0.1, 0.2], (20, 1)) * np.sqrt(21 / 19), rtol=1e-3
+    )
+
+
 def test_the_spread_at_other_points_lies_between_those_of_the_points():
     X = RANDOM.uniform(-1, 1, (20, 2))
     points = np.linspace(0, 1, 6)[:, None]

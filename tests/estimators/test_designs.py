@@ -409,7 +409,7 @@ def test_names_of_scalars_outlive_a_model_file(tmp_path):
 
 def test_tools_of_scikit_learn_take_named_scalars():
     y = TABLE["load"] * 2
-    member = PODRegressor()
+    member = PODRegressor(regressor="ridge")
     plain = cross_val_predict(member, TABLE, y.to_numpy(), cv=3)
     np.testing.assert_array_equal(cross_val_predict(member, TABLE, y, cv=3), plain)
     np.testing.assert_array_equal(

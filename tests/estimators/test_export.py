@@ -170,11 +170,11 @@ def test_a_program_of_a_grid_gives_the_numbers_of_predict(tmp_path):
 
 
 def test_a_number_of_samples_can_be_fixed(tmp_path):
-    model = tiny(LaMORegressor).fit(GRID, GRID)
-    model.export(str(tmp_path / "model.pt2"), GRID[:1], batch_size=2)
-    require_parity(model, GRID, tmp_path / "model.pt2", counts=(2,))
+    model = tiny(LaMORegressor).fit(TABLE, TABLE[:, :2])
+    model.export(str(tmp_path / "model.pt2"), batch_size=2)
+    require_parity(model, TABLE, tmp_path / "model.pt2", counts=(2,))
     with pytest.raises(Exception, match=r"2"):
-        require_parity(model, GRID, tmp_path / "model.pt2", counts=(3,))
+        require_parity(model, TABLE, tmp_path / "model.pt2", counts=(3,))
 
 
 LOADS_2D = RANDOM.random((24, 2))

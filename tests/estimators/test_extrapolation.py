@@ -166,7 +166,7 @@ def test_points_in_another_unit_are_seen_though_they_lie_in_the_box():
 
 def test_times_outside_of_those_of_the_fit_are_named():
     y = np.cumsum(np.ones((60, 4)), axis=1) * DESIGN["t"].to_numpy()[:, None]
-    model = TimeConditionedRegressor(PODRegressor(), times=[0.0, 0.2, 0.4, 0.8]).fit(DESIGN, y)
+    model = TimeConditionedRegressor(PODRegressor(regressor="ridge"), times=[0.0, 0.2, 0.4, 0.8]).fit(DESIGN, y)
     assert not said_of(lambda: model.predict(DESIGN, times=[0.1, 0.8]))
     (message,) = said_of(lambda: model.predict(DESIGN, times=[0.1, 10.0]))
     assert "time is 10, in the fit 0 to 0.8 (11 times this range outside)" in message

@@ -3,7 +3,6 @@
 import numpy as np
 import pandas as pd
 import pytest
-from sklearn.exceptions import NotFittedError
 
 from skop import FieldSet, LaMORegressor, PODRegressor
 from skop.data import unit_grid
@@ -26,63 +25,6 @@ def lamo():
 @pytest.fixture(params=[lamo, PODRegressor], ids=["lamo", "pod"])
 def estimator(request):
     return request.param()
-
-
-FORMS = {
-    "features, vector": (TABLE, TABLE[:, 0]),
-    "features, table": (TABLE, TABLE[:, :2]),
-    "features, table of the same shape": (VALUES[:, :, 0], VALUES[:, :, 1]),
-    "function": (VALUES[:, :, :1], VALUES[:, :, 1:]),
-    "function, no channel axis": (VALUES[:, :, :1], VALUES[:, :, 1]),
-    "parameters, grid": (TABLE, GRIDS),
-    "grid, vector": (GRIDS, TABLE[:, 0]),
-    "grid, table": (GRIDS, TABLE[:, :2]),
-    "grid, grid": (GRIDS, GRIDS[..., :1]),
-    "grid, no channel axis": (GRIDS, GRIDS[..., 0]),
-    "FieldSet, points": (FIELDS, VALUES[..., :1]),
-    "FieldSet, points without channels": (FIELDS, VALUES[..., 0]),
-    "tuple, vector": ((POINTS, VALUES), TABLE[:, 0]),
-}
-
-
-def test_predictions_have_the_shape_and_type_of_y(estimator, subtests):
-    for form, (X, y) in FORMS.items():
-        with subtests.test(form):
-            predicted = estimator.fit(X, y).predict(X)
-            assert isinstance(predicted, np.ndarray)
-            assert predicted.shape == y.shape
-            assert predicted.dtype == y.dtype
-            assert np.isfinite(predicted).all()
-
-
-def test_a_fieldset_comes_back_as_one(estimator, subtests):
-    for label, X in {"table": TABLE, "grid": GRIDS, "FieldSet": FIELDS, "tuple": (POINTS, VALUES)}.items():
-        with subtests.test(label):
-            predicted = estimator.fit(X, SETS).predict(X)
-            assert isinstance(predicted, FieldSet)
-            assert predicted.channel_names == ("u",)
-            assert predicted.shape == SETS.shape
-            np.testing.assert_array_equal(predicted.coords, POINTS)
-
-
-def test_a_tuple_comes_back_as_one(estimator, subtests):
-    for label, X in {"table": TABLE, "FieldSet": FIELDS, "tuple": (POINTS, VALUES)}.items():
-        with subtests.test(label):
-            coords, fields = estimator.fit(X, (POINTS, VALUES[..., :1])).predict(X)
-            np.testing.assert_array_equal(coords, POINTS)
-            assert fields.shape == (6, 24, 1)
-
-
-def test_single_precision_targets_give_single_precision_fields(estimator):
-    assert estimator.fit(GRIDS, GRIDS.astype(np.float32)).predict(GRIDS).dtype == np.float32
-
-
-def test_the_forms_of_x_and_y_do_not_change_the_prediction(estimator):
-    expected = estimator.fit(GRIDS, GRIDS[..., :1]).predict(GRIDS).reshape(6, 24)
-    for X, y in ((GRIDS, GRIDS[..., 0]), (FIELDS, SETS), ((POINTS, VALUES), (POINTS, VALUES[..., :1]))):
-        predicted = estimator.fit(X, y).predict(X)
-        predicted = predicted[1] if isinstance(predicted, tuple) else getattr(predicted, "values", predicted)
-        np.testing.assert_allclose(predicted.reshape(6, 24), expected, rtol=1e-6, atol=1e-7)
 
 
 # ---------------------------------------------------------------- score
@@ -117,12 +59,6 @@ def test_the_score_of_fields_is_one_minus_the_mean_relative_error(estimator, sub
                 assert estimator.score(X, y, sample_weight=weight) == pytest.approx(expected, rel=1e-6)
 
 
-def test_the_norm_of_scalars_runs_over_the_set(estimator):
-    y = TABLE[:, 0]
-    predicted = estimator.fit(GRIDS, y).predict(GRIDS)
-    assert estimator.score(GRIDS, y) == pytest.approx(1 - np.linalg.norm(predicted - y) / np.linalg.norm(y))
-
-
 # ---------------------------------------------------------------- checks
 def test_the_kind_of_x_must_be_that_of_the_fit(estimator):
     estimator.fit(GRIDS, GRIDS)
@@ -135,13 +71,6 @@ def test_the_kind_of_x_must_be_that_of_the_fit(estimator):
         estimator.predict(GRIDS)
     with pytest.raises(ValueError, match="2 features"):
         estimator.predict(TABLE[:, :2])
-
-
-def test_nothing_is_predicted_before_a_fit(estimator):
-    with pytest.raises(NotFittedError):
-        estimator.predict(GRIDS)
-    with pytest.raises(NotFittedError):
-        estimator.score(GRIDS, GRIDS)
 
 
 def test_a_second_fit_forgets_the_kind_of_the_first(estimator):

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 import skop
-from skop import FieldSet, GeoMaNORegressor, RolloutRegressor
+from skop import FieldSet, GeoMaNORegressor
 from skop.data import DataSpec, TargetForm, unit_grid
 from skop.exceptions import FieldDataError, SkopWarning
 from skop.modules import CoordinatePositionalEncoding, LearnedPositionalEncoding, direction_set
@@ -173,21 +173,6 @@ def test_settings_that_do_not_fit_are_named_and_leave_an_earlier_fit(subtests):
 
 
 # ---------------------------------------------------------------- data
-def test_every_scan_fits_in_every_dimension(subtests):
-    for shape in [(7,), (5, 4), (4, 3, 5)]:
-        for crossing in ["cross", "corners", "all"]:
-            for recurrence in ["grid", "sequence"]:
-                with subtests.test(shape=shape, crossing=crossing, recurrence=recurrence):
-                    X = RANDOM.normal(size=(4, *shape, 1))
-                    predicted = (
-                        small(mixer__scan_directions=crossing, mixer__recurrence=recurrence, max_iter=1)
-                        .fit(X, X)
-                        .predict(X)
-                    )
-                    assert predicted.shape == X.shape
-                    assert np.isfinite(predicted).all()
-
-
 @pytest.mark.exhaustive
 def test_a_local_law_is_learned_without_coordinates():
     X = RANDOM.normal(size=(12, 6, 6, 1))
@@ -291,91 +276,13 @@ def test_scalars_alone_and_beside_a_field():
     assert predicted.values.shape == (6, 24, 1)
 
 
-def test_geometry_alone_is_an_input():
-    own = FieldSet(np.stack([LINE * scale for scale in (1.0, 1.5, 2.0)]), grid_shape=(6, 4))
-    targets = own.coords.sum(axis=-1, keepdims=True)
-    assert np.asarray(small().fit(own, targets).predict(own)).shape == targets.shape
-
-
-# ---------------------------------------------------------------- life of an estimator
-def test_what_was_saved_predicts_the_same_bit_for_bit(tmp_path, subtests):
-    for params in [
-        {"mixer__recurrence": "grid"},
-        {
-            "mixer__correction": "0011",
-            "patches__positional_encoding": "coordinates",
-            "patches__n_frequencies": 2,
-            "patches__lifting_width": 6,
-        },
-        {
-            "mixer__recurrence": "sequence",
-            "patches__positional_encoding": "learned",
-            "mixer__separate_gate": False,
-        },
-        {
-            "mixer__correction": None,
-            "mixer__scan_directions": "all",
-            "mixer__correction_at": "output",
-            "mixer__step_range": (0.01, 1.0),
-        },
-    ]:
-        with subtests.test(params=params):
-            X = RANDOM.normal(size=(4, 6, 4, 2))
-            estimator = small(**params).fit(X, X[..., :1])
-            estimator.save(tmp_path / "model.skop")
-            loaded = skop.load(tmp_path / "model.skop")
-            assert type(loaded) is GeoMaNORegressor
-            np.testing.assert_array_equal(loaded.predict(X), estimator.predict(X))
-            assert repr(loaded.get_params()) == repr(estimator.get_params())
-            if params.get("patches__positional_encoding") != "learned":
-                fine = RANDOM.normal(size=(2, 9, 7, 2))
-                np.testing.assert_array_equal(loaded.predict(fine), estimator.predict(fine))
-
-
-def test_a_warm_start_goes_on():
-    X = RANDOM.normal(size=(6, 6, 4, 1))
-    estimator = small(warm_start=True).fit(X, X)
-    first = estimator.predict(X)
-    estimator.fit(X, X)
-    assert estimator.n_iter_ == 4
-    assert np.abs(estimator.predict(X) - first).max() > 0
-    assert len(estimator.loss_curve_) == 4
-
-
-def test_the_seed_decides_the_first_weights():
-    def weights(seed):
-        X = np.zeros((4, 6, 4, 1))
-        estimator = small(random_state=seed, learning_rate_init=1e-300).fit(X, X)
-        return torch.cat([parameter.flatten() for parameter in estimator.module_.parameters()])
-
-    assert torch.equal(weights(0), weights(0))
-    assert not torch.equal(weights(0), weights(1))
-
-
-def test_dropout_acts_in_training_only():
-    X = RANDOM.normal(size=(6, 6, 4, 1))
-    estimator = small(dropout=0.5, max_iter=1, batch_size=6)
-    assert estimator.fit(X, X).loss_curve_ != small(max_iter=1, batch_size=6).fit(X, X).loss_curve_
-    np.testing.assert_array_equal(estimator.predict(X), estimator.predict(X))
-
-
+# ---------------------------------------------------------------- tokens and symmetries
 @pytest.mark.filterwarnings("ignore::skop.exceptions.ResolutionWarning")
 def test_learned_positions_tie_the_model_to_its_tokens():
     X = RANDOM.normal(size=(4, 6, 4, 1))
     estimator = small(patches__positional_encoding="learned", patches__size=2, max_iter=1).fit(X, X)
     with pytest.raises(ValueError, match=r"for 6 tokens and cannot serve \d+.*positional_encoding='coordinates'"):
         estimator.predict(RANDOM.normal(size=(2, 8, 10, 1)))
-
-
-def test_a_rollout_steps_through_the_frames():
-    frames = np.cumsum(RANDOM.normal(size=(6, 6, 4, 7)), axis=-1)
-    for unroll in (1, 2):
-        rollout = RolloutRegressor(small(), window=2, unroll=unroll).fit(frames[..., :2], frames[..., 2:])
-        assert rollout.predict(frames[..., :2]).shape == (6, 6, 4, 5)
-        longer = rollout.predict(frames[..., :2], n_steps=8)
-        np.testing.assert_allclose(longer[..., :5], rollout.predict(frames[..., :2]), rtol=1e-5, atol=1e-6)
-        one = rollout.estimator_.predict(FieldSet(LINE, frames[..., :2].reshape(6, 24, 2), grid_shape=(6, 4))).to_grid()
-        np.testing.assert_allclose(longer[..., :1], one, rtol=1e-5, atol=1e-6)
 
 
 def test_symmetries_move_the_samples_of_a_square():

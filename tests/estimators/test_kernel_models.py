@@ -51,8 +51,8 @@ def test_the_closed_form_of_leave_one_out_is_that_of_refits(subtests):
                 model = fitted(KERNELS[name], points, targets, penalties, groups=groups)
                 variances = model.left_out_variances()
                 labels = np.arange(len(points)) if groups is None else groups
-                for label in np.unique(labels):
-                    out, others = labels == label, labels != label
+                for group in np.unique(labels):
+                    out, others = labels == group, labels != group
                     refit = fitted(KERNELS[name], points[others], targets[others], penalties)
                     expected = targets[out] - refit.predict(points[out])
                     np.testing.assert_allclose(model.left_out[out], expected, rtol=1e-8, atol=1e-8)

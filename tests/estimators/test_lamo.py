@@ -120,16 +120,6 @@ def test_scalar_targets_get_the_pooled_head():
     assert [part.shape for part in beside(*X)] == [(3, 24, 1), (3, 2)]
 
 
-def test_every_scan_fits_in_every_dimension(subtests):
-    for shape in [(7,), (5, 4), (4, 3, 5)]:
-        for scan in ["forward", "bidirectional", "cross", "row_corners"]:
-            with subtests.test(shape=shape, scan=scan):
-                X = RANDOM.normal(size=(4, *shape, 1))
-                predicted = small(scan__scan_directions=scan, scan__kernel_size=1).fit(X, X).predict(X)
-                assert predicted.shape == X.shape
-                assert np.isfinite(predicted).all()
-
-
 def test_a_function_of_the_coordinates_is_predicted_on_a_finer_grid():
     def fields(grid, phases):
         x, y = unit_grid(grid).reshape(*grid, 2).transpose(2, 0, 1)

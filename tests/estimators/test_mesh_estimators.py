@@ -1,13 +1,12 @@
 """Meshes through the estimators: files and objects, targets of their own or beside, scores, files, and refusals."""
 
-import pickle
 import warnings
 
 import meshio
 import numpy as np
 import pytest
 from sklearn.base import clone
-from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.model_selection import cross_val_score
 
 import skop
 from skop import AMORegressor, EnsembleRegressor, FieldSet, LaMORegressor, MNORegressor, PODRegressor
@@ -118,16 +117,6 @@ def test_files_paths_and_objects_are_the_same(folder):
         np.testing.assert_array_equal(numbers(model.predict(source)), expected)
     assert len(model.predict(paths[2])) == len(model.predict(str(paths[2]))) == 1
     np.testing.assert_array_equal(numbers(model.predict(ragged()[2])), numbers(model.predict(paths[2])))
-
-
-def test_targets_beside_the_inputs(folder):
-    """X and y may be the same meshes, or other files of the same points."""
-    expected = numbers(small().fit(ragged()).predict(ragged()))
-    bare = [meshio.Mesh(mesh.points, mesh.cells, point_data={"load": mesh.point_data["load"]}) for mesh in ragged()]
-    for X, y in ((ragged(), ragged()), (bare, ragged()), (bare, str(folder / "*.vtu"))):
-        model = small().fit(X, y)
-        np.testing.assert_array_equal(numbers(model.predict(X)), expected)
-        assert model.score(X, y) == pytest.approx(small().fit(ragged()).score(ragged()))
 
 
 def test_predictions_and_scores_take_the_fields_of_the_fit(subtests):
@@ -289,16 +278,6 @@ def test_points_elsewhere_come_as_a_fieldset():
     np.testing.assert_allclose(model.predict(ragged(), coords=own).values[:, 0], stress, rtol=1e-5)
 
 
-@pytest.mark.parametrize("make", [ragged, shared])
-def test_saved_models_read_meshes(make, tmp_path):
-    model = small().fit(make())
-    model.save(tmp_path / "model.skop")
-    for other in (skop.load(tmp_path / "model.skop"), pickle.loads(pickle.dumps(model))):
-        assert other.spec_ == model.spec_
-        np.testing.assert_array_equal(numbers(other.predict(make())), numbers(model.predict(make())))
-        assert other.score(make()) == model.score(make())
-
-
 # ---------------------------------------------------------------------- points that no cell uses
 def with_far_points(meshes, value=np.nan):
     """The same meshes with one or two points far away behind their own, in no cell; every third mesh has none."""
@@ -431,14 +410,6 @@ def test_other_estimators_and_points_without_cells():
 
 
 # ---------------------------------------------------------------------- scikit-learn's tools and other estimators
-@pytest.mark.parametrize("make", [ragged, shared])
-def test_cross_validation_over_meshes(make):
-    assert np.isfinite(cross_val_score(small(), make(), make(), cv=3, error_score="raise")).all()
-    assert np.isfinite(cross_val_score(small(), make(), cv=2, error_score="raise")).all()
-    search = GridSearchCV(small(), {"latents__n_tokens": [2, 4]}, cv=2, error_score="raise").fit(make(), make())
-    assert predicted(search.predict(make()[:2])[0]) == NAMES["target_fields"]
-
-
 def test_pod_on_meshes_that_share_points():
     model = PODRegressor(**NAMES).fit(shared(12))
     prediction = model.predict(shared(12))
@@ -479,13 +450,6 @@ def test_ensembles_of_mesh_models(make):
     assert np.isfinite(model.score(make()))
     assert np.isfinite(model.score(make(), make()))
     assert isinstance(model.predict(make(), coords=np.array([[0.5, 0.5]])), FieldSet)
-
-
-def test_weight_zero_leaves_a_mesh_out():
-    weight = np.array([1.0, 0, 1, 1, 0, 1])
-    weighted = small().fit(ragged(), sample_weight=weight)
-    without = small().fit([mesh for mesh, kept in zip(ragged(), weight, strict=True) if kept])
-    np.testing.assert_array_equal(numbers(weighted.predict(ragged())), numbers(without.predict(ragged())))
 
 
 # ---------------------------------------------------------------------- refusals
@@ -603,11 +567,6 @@ def test_meshes_for_a_model_of_arrays():
     X = np.random.default_rng(0).random((4, 5, 5, 1))
     with pytest.raises(FieldDataError, match="meshes"):
         small().fit(X, X).predict(ragged())
-
-
-def test_clones_are_unfitted_and_equal():
-    model = small().fit(ragged())
-    assert repr(clone(model).get_params()) == repr(model.get_params())
 
 
 def test_fields_of_meshes_beside_a_table():

@@ -21,6 +21,7 @@ from skop import (
     AMORegressor,
     EnsembleRegressor,
     FieldSet,
+    GeoMaNORegressor,
     LaMORegressor,
     MNORegressor,
     PODRegressor,
@@ -32,7 +33,19 @@ from skop.data import unit_grid
 from skop.estimators.files._persistence import _digest, _read
 from skop.exceptions import ModelFileError, SkopWarning
 from skop.losses import GradientRelativeL2Loss, RelativeL2Loss, SobolevLoss, TrainingLoss
-from skop.parts import GNOT, Attention, GalerkinTransformer, Mamba, OFormer, RotaryAttention, TakenakaMalmquist
+from skop.parts import (
+    GNOT,
+    Attention,
+    GalerkinTransformer,
+    GeometricScan,
+    LatentAttention,
+    LiteralExpansions,
+    Mamba,
+    OFormer,
+    Patches,
+    RotaryAttention,
+    TakenakaMalmquist,
+)
 
 from .make_model_files import FOLDER, inputs_of, others_of, values_of
 
@@ -339,7 +352,7 @@ def test_a_loss_class_of_ones_own_is_refused_when_saving(path):
 
 
 def test_a_folder_that_is_not_there(model, tmp_path):
-    with pytest.raises(FileNotFoundError):
+    with pytest.raises(FileNotFoundError, match="there is no folder"):
         model.save(tmp_path / "nowhere" / "model.skop")
 
 
@@ -701,7 +714,37 @@ def nested():
                 (OFormer(), RotaryAttention(kind="softmax")),
             )
         },
+        **{
+            f"GeoMaNO, {patches.positional_encoding}": (
+                GeoMaNORegressor(width=8, depth=1, mixer=scan, patches=patches, max_iter=1),
+                GRIDS,
+                GRIDS,
+            )
+            for scan, patches in (
+                (GeometricScan(recurrence="grid"), Patches()),
+                (GeometricScan(separate_gate=False), Patches(positional_encoding="learned")),
+            )
+        },
         "AMO": (AMORegressor(width=8, depth=1, mixer=TakenakaMalmquist(n_poles=3), max_iter=1), GRIDS, GRIDS),
+        "AMO with fixed poles of a filter": (
+            AMORegressor(
+                width=8, depth=1, mixer=TakenakaMalmquist(transform="filter", adaptive_poles=False), max_iter=1
+            ),
+            GRIDS,
+            GRIDS,
+        ),
+        "AMO as printed": (
+            AMORegressor(
+                width=8,
+                depth=1,
+                geometry="points",
+                latents=LatentAttention(n_tokens=6),
+                mixer=LiteralExpansions(),
+                max_iter=1,
+            ),
+            GRIDS,
+            GRIDS,
+        ),
         "a published AMO": (
             AMORegressor.from_preset("darcy", width=8, depth=1, latents__n_tokens=6, max_iter=1),
             GRIDS,
@@ -728,6 +771,7 @@ def test_estimators_around_others_come_back_bit_for_bit(tmp_path, subtests):
         with subtests.test(name):
             fitted = estimator.fit(X, y)
             loaded = reloaded(fitted, tmp_path)
+            assert type(loaded) is type(fitted)
             np.testing.assert_array_equal(values(loaded.predict(X)), values(fitted.predict(X)))
             assert repr(loaded.get_params(deep=False)) == repr(fitted.get_params(deep=False))
 

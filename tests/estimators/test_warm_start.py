@@ -162,13 +162,13 @@ def test_data_that_the_scaling_of_the_first_fit_does_not_suit(subtests):
             X, X2 = with_columns(first), with_columns(later)
             y = np.stack([X[:, 0], X[:, 0] ** 2], axis=1)[..., None]
             places = np.array([[0.0], [1.0]])
-            model = LaMORegressor(width=8, depth=1, max_iter=1, base=None, warm_start=True, random_state=0).fit(
-                X, (places, y)
-            )
+            model = LaMORegressor(width=8, depth=1, max_iter=1, base=None, warm_start=True, random_state=0)
+            scale = model.fit(X, (places, y)).scalers_.params.scale_
             with warnings.catch_warnings(record=True) as caught:
                 warnings.simplefilter("always")
                 model.fit(X2, (places, y))
             messages = [str(item.message) for item in caught if "keeps the scaling" in str(item.message)]
+            np.testing.assert_array_equal(model.scalers_.params.scale_, scale)
             assert len(messages) == bool(named)
             assert named is None or re.search(named, messages[0])
 

@@ -1,7 +1,5 @@
 """FieldErrorDisplay: every kind of data gives the same picture, and the sample asked for."""
 
-import sys
-
 import numpy as np
 import pytest
 from sklearn.pipeline import make_pipeline
@@ -13,7 +11,7 @@ from matplotlib import pyplot  # noqa: E402
 
 from skop import FieldSet, LaMORegressor  # noqa: E402
 from skop.data import unit_grid  # noqa: E402
-from skop.exceptions import FieldDataError, OptionalDependencyError  # noqa: E402
+from skop.exceptions import FieldDataError  # noqa: E402
 from skop.inspection import FieldErrorDisplay  # noqa: E402
 from skop.metrics import relative_l2_error  # noqa: E402
 
@@ -174,9 +172,3 @@ def test_wrong_options_are_named(fields, subtests):
 def test_scalars_are_refused(fields):
     with pytest.raises(FieldDataError, match="1 scalars per sample, expected fields"):
         FieldErrorDisplay.from_predictions(fields[0], np.arange(6.0), np.arange(6.0))
-
-
-def test_names_matplotlib_where_it_is_missing(fields, monkeypatch):
-    monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
-    with pytest.raises(OptionalDependencyError, match="pip install matplotlib"):
-        FieldErrorDisplay.from_predictions(*fields)

@@ -1,7 +1,5 @@
 """Frequency responses against known spectra and the published formula, for every network, and without side effects."""
 
-import sys
-
 import numpy as np
 import pytest
 import torch
@@ -20,7 +18,7 @@ from skop import (  # noqa: E402
     MNORegressor,
 )
 from skop.data import unit_grid  # noqa: E402
-from skop.exceptions import FieldDataError, OptionalDependencyError  # noqa: E402
+from skop.exceptions import FieldDataError  # noqa: E402
 from skop.inspection import FrequencyResponse, FrequencyResponseDisplay, frequency_response  # noqa: E402
 from skop.modules import note_features, observe_features  # noqa: E402
 from skop.parts import GNOT, Attention, LatentAttention, LatentTokens, OFormer, Patches  # noqa: E402
@@ -401,10 +399,3 @@ def test_unknown_kinds_are_named():
         FrequencyResponseDisplay(a_response()).plot(kind="time")
     with pytest.raises(ValueError, match="kind is 'time'"):
         FrequencyResponseDisplay.from_estimator(None, None, kind="time")
-
-
-def test_matplotlib_is_asked_for_only_when_drawing(monkeypatch):
-    monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
-    display = FrequencyResponseDisplay(a_response())
-    with pytest.raises(OptionalDependencyError, match="plot"):
-        display.plot()

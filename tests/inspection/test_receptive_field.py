@@ -1,7 +1,5 @@
 """A receptive field is the mean absolute gradient: known networks, differences of predictions, and no side effects."""
 
-import sys
-
 import numpy as np
 import pytest
 import torch
@@ -15,7 +13,7 @@ from matplotlib import pyplot  # noqa: E402
 
 from skop import EnsembleRegressor, FieldSet, GeoMaNORegressor, LaMORegressor  # noqa: E402
 from skop.data import unit_grid  # noqa: E402
-from skop.exceptions import FieldDataError, OptionalDependencyError  # noqa: E402
+from skop.exceptions import FieldDataError  # noqa: E402
 from skop.inspection import ReceptiveFieldDisplay, learned_poles, receptive_field  # noqa: E402
 from skop.networks import Outputs  # noqa: E402
 from skop.parts import LatentTokens  # noqa: E402
@@ -505,12 +503,6 @@ def test_draws_into_given_axes():
     assert pyplot.get_fignums() == [figure.number]
     with pytest.raises(ValueError, match="ax has 2 axes, expected 1"):
         display.plot(ax=axes)
-
-
-def test_names_matplotlib_where_it_is_missing(monkeypatch):
-    monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
-    with pytest.raises(OptionalDependencyError, match="pip install matplotlib"):
-        ReceptiveFieldDisplay(np.ones((3, 3)), (1, 1), unit_grid((3, 3))).plot()
 
 
 @pytest.mark.filterwarnings("ignore::skop.exceptions.SkopWarning")

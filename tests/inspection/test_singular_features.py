@@ -1,7 +1,5 @@
 """Gradients on grids and triangulations are exact for linear fields and independent of the frame and of units."""
 
-import sys
-
 import numpy as np
 import pytest
 
@@ -11,7 +9,7 @@ from matplotlib import pyplot  # noqa: E402
 from sklearn.base import BaseEstimator  # noqa: E402
 
 from skop.data import unit_grid  # noqa: E402
-from skop.exceptions import FieldDataError, OptionalDependencyError  # noqa: E402
+from skop.exceptions import FieldDataError  # noqa: E402
 from skop.inspection import FieldErrorDisplay, SingularFeatureDisplay  # noqa: E402
 
 
@@ -216,11 +214,3 @@ def test_given_axes_must_fit():
     assert display.plot(ax=axes).figure_ is axes[0, 0].figure
     with pytest.raises(ValueError, match="ax has 4 axes, expected 6, in two rows of 3"):
         display.plot(ax=axes[:, :2])
-
-
-def test_matplotlib_is_asked_for_only_when_drawing(monkeypatch):
-    monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
-    display = SingularFeatureDisplay(uneven(4), np.arange(4.0), np.arange(4.0), grid_shape=(4,))
-    assert display.gradient_error == 0
-    with pytest.raises(OptionalDependencyError, match="plot"):
-        display.plot()
