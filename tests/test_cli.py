@@ -585,7 +585,7 @@ sys.exit(main())
     assert (ended.returncode, ended.stderr) == (130, "skop demo: interrupted\n")
 
 
-@pytest.mark.parametrize("words", [["info"], ["describe", "data.npz"], ["fit", "--help"]])
+@pytest.mark.parametrize("words", [["describe", "data.npz"], ["fit", "--help"]])
 def test_a_reader_that_has_enough_ends_a_command_without_a_traceback(tmp_path, words):
     np.savez(tmp_path / "data.npz", X=np.zeros((4, 2)), y=np.zeros(4))
     reading, writing = os.pipe()

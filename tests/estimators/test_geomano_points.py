@@ -351,18 +351,6 @@ def test_points_outside_the_training_box_warn():
     assert np.isfinite(found[0]).all()
 
 
-def test_a_failed_fit_leaves_the_earlier_one_whole():
-    points, fields, _, targets = ragged()
-    pairs = list(zip(points, fields, strict=True))
-    model = small().fit(pairs, targets)
-    expected = flat(model.predict(pairs))
-    with pytest.raises(FieldDataError):
-        model.set_params(grid=(3,)).fit(points, targets)
-    with pytest.raises(FieldDataError):
-        model.set_params(grid=None).fit(points, targets)
-    np.testing.assert_array_equal(flat(model.predict(pairs)), expected)
-
-
 # ---------------------------------------------------------------------- training options and tools
 @pytest.mark.parametrize("early_stopping", [False, True])
 def test_weight_zero_is_left_out(early_stopping):

@@ -294,15 +294,6 @@ def test_clone_search_pickle_and_seeds(fields):
     assert ensemble.predict(X).shape == y.shape
 
 
-def test_a_failed_fit_leaves_the_earlier_one(fields):
-    X, y = fields
-    model = RolloutRegressor(PODRegressor(), window=3).fit(X, y)
-    before = model.predict(X)
-    with pytest.raises(FieldDataError):
-        model.fit(X, y[:5])
-    np.testing.assert_array_equal(model.predict(X), before)
-
-
 def test_channels_that_are_no_frames(fields, subtests):
     for options, columns, message in [
         ({"window": 2}, 4, "X has 3 channels, which cannot be divided into window=2 frames"),
