@@ -188,11 +188,9 @@ REFUSED = {
 
 
 def test_refused(runs, subtests):
-    for name in list(REFUSED):
-        with subtests.test(name):
-            make, options, words = REFUSED[name]
-            with pytest.raises(FieldDataError, match=words):
-                small().fit(*make(), **options)
+    for name, (make, options, words) in REFUSED.items():
+        with subtests.test(name), pytest.raises(FieldDataError, match=words):
+            small().fit(*make(), **options)
 
 
 def test_a_series_beside_a_pattern_is_matched_by_name(runs):

@@ -87,11 +87,9 @@ SILENT = {
 
 @pytest.mark.filterwarnings("ignore::skop.exceptions.ResolutionWarning")
 def test_grids_with_another_meaning_of_their_axes_are_refused(model, subtests):
-    for name in REFUSED:
-        with subtests.test(name):
-            X, message = REFUSED[name]
-            with pytest.raises(FieldDataError, match=message):
-                model.predict(X)
+    for name, (X, message) in REFUSED.items():
+        with subtests.test(name), pytest.raises(FieldDataError, match=message):
+            model.predict(X)
 
 
 def test_other_grids_are_named_once(model, subtests):

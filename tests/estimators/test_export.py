@@ -279,9 +279,8 @@ REFUSALS = {
 
 @pytest.mark.filterwarnings("ignore::skop.exceptions.SkopWarning")
 def test_what_has_no_graph_is_named(tmp_path, subtests):
-    for name in REFUSALS:
+    for name, (make, file, X, words) in REFUSALS.items():
         with subtests.test(name):
-            make, file, X, words = REFUSALS[name]
             with pytest.raises(ValueError, match=words):
                 make().export(tmp_path / file, X)
             assert not list(tmp_path.iterdir())

@@ -128,9 +128,8 @@ MODELS = {
 
 @pytest.mark.filterwarnings("ignore::skop.exceptions.SkopWarning")
 def test_a_fit_that_fails_leaves_the_earlier_fit_whole(subtests):
-    for name in MODELS:
+    for name, (model, changes, error) in MODELS.items():
         with subtests.test(name):
-            model, changes, error = MODELS[name]
             y = np.stack([TABLE["a"], TABLE["b"] + TABLE["a"], TABLE["c"]], axis=1)
             if name.startswith("rollout"):
                 model.set_params(n_steps=3)

@@ -91,9 +91,8 @@ OLD_PARAMETERS = {
 
 
 def test_parameters_of_old_files_are_those_of_parts(subtests):
-    for name in OLD_PARAMETERS:
+    for name, (kind, flat, architecture, parts) in OLD_PARAMETERS.items():
         with subtests.test(name):
-            kind, flat, architecture, parts = OLD_PARAMETERS[name]
             state = {"max_iter": 3, "learning_rate_init": 0.1, "training": None, **flat}
             state["architecture"] = {"object": kind.replace("Regressor", "Architecture"), "state": architecture}
             found = renamed(kind, state)

@@ -501,9 +501,8 @@ REFUSED_BY_FIT = {
 
 
 def test_fit_refuses(subtests):
-    for name in list(REFUSED_BY_FIT):
+    for name, (X, y, params, words) in REFUSED_BY_FIT.items():
         with subtests.test(name):
-            X, y, params, words = REFUSED_BY_FIT[name]
             with pytest.raises(FieldDataError) as error:
                 small(**params).fit(X, y)
             for word in words:
@@ -539,9 +538,8 @@ REFUSED_BY_PREDICT = {
 
 
 def test_predict_refuses(folder, subtests):
-    for name in list(REFUSED_BY_PREDICT):
+    for name, (make, words) in REFUSED_BY_PREDICT.items():
         with subtests.test(name):
-            make, words = REFUSED_BY_PREDICT[name]
             with pytest.raises(ValueError, match=r"\w") as error:
                 small().fit(ragged()).predict(make(folder))
             for word in words:

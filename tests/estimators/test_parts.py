@@ -78,9 +78,8 @@ def require_close(found, expected):
 
 
 def test_parts_together_are_the_prediction_of_all_samples(subtests):
-    for form in FORMS:
+    for form, (inputs, targets) in FORMS.items():
         with subtests.test(form):
-            inputs, targets = FORMS[form]
             model = skop.PODRegressor() if form == "frames" else lamo()
             model.fit(inputs, targets)
             require_close(skop.predict_in_parts(model, inputs, part_size=4), model.predict(inputs))

@@ -80,9 +80,8 @@ def predicted(model, inputs):
 
 
 def test_pipelines_come_back_bit_for_bit(tmp_path, subtests):
-    for name in STEPS:
+    for name, (steps, inputs) in STEPS.items():
         with subtests.test(name):
-            steps, inputs = STEPS[name]
             for y in (SCALARS, FIELDS) if name == "StandardScaler" else (SCALARS,):
                 model = make_pipeline(*map(clone, steps), small()).fit(inputs, y)
                 skop.save(model, tmp_path / "model.skop")

@@ -263,9 +263,8 @@ def fitted_without_symmetries():
 def test_symmetries_that_the_first_fit_did_not_have_are_named_where_its_scaling_does_not_suit_them(
     fitted_without_symmetries, recwarn, subtests
 ):
-    for name in UNSEEN:
+    for name, (options, words) in UNSEEN.items():
         with subtests.test(name):
-            options, words = UNSEEN[name]
             X, y, model = fitted_without_symmetries
             declared = SymmetryOptions(**options)
             with pytest.warns(SkopWarning, match=words):
@@ -461,9 +460,8 @@ WRONG = {
 
 
 def test_wrong_declarations_are_refused_before_training(subtests):
-    for name in WRONG:
+    for name, (options, message) in WRONG.items():
         with subtests.test(name):
-            options, message = WRONG[name]
             X, y = layout("own")
             model = small(symmetries=SymmetryOptions(**options))
             with pytest.raises(FieldDataError, match=message):

@@ -95,9 +95,8 @@ def untrained(monkeypatch):
 
 # ---------------------------------------------------------------------- what is read as points of their own
 def test_targets_on_other_points_are_read_where_they_are_allowed(subtests):
-    for name in LAYOUTS:
+    for name, (inputs, y) in LAYOUTS.items():
         with subtests.test(name):
-            inputs, y = LAYOUTS[name]
             data = read(inputs, y, other_points=True)
             assert data.targets.elsewhere
             assert data.targets[1:3].elsewhere

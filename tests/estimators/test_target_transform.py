@@ -56,9 +56,8 @@ def exponential(y):
 
 def test_exponentials_are_learnt_as_their_exponents(subtests):
     """Under the squared error, which is that of the scaled logarithms."""
-    for name in LAWS:
+    for name, (X, y, params) in LAWS.items():
         with subtests.test(name):
-            X, y, params = LAWS[name]
             params = {"loss": "mse", "dtype": "float64"} | params
             found = small(**params).fit(X, exponential(y)).predict(X)
             expected = exponential(small(None, **params).fit(X, y).predict(X))

@@ -186,9 +186,8 @@ ESTIMATORS = {
 
 
 def test_every_network_has_one_and_stays_as_it_was(subtests):
-    for name in ESTIMATORS:
+    for name, (estimator, layers) in ESTIMATORS.items():
         with subtests.test(name):
-            estimator, layers = ESTIMATORS[name]
             X = samples((8, 6))
             model = estimator.fit(X, X**2)
             model.module_.train()
