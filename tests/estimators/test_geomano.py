@@ -5,13 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from torch import nn
 
-import skop
 from skop import FieldSet, GeoMaNORegressor
 from skop.data import DataSpec, TargetForm, unit_grid
 from skop.exceptions import FieldDataError, SkopWarning
-from skop.modules import CoordinatePositionalEncoding, LearnedPositionalEncoding, direction_set
 
 RANDOM = np.random.default_rng(0)
 LINE = unit_grid((6, 4))
@@ -78,72 +75,6 @@ def test_frequencies_without_a_positional_encoding_warn():
     words = "patches__n_frequencies=3 has no effect with patches__positional_encoding='auto'; it acts with "
     with pytest.warns(SkopWarning, match=words + "patches__positional_encoding='coordinates'"):
         small(patches__n_frequencies=3, max_iter=1).fit(X, X)
-
-
-def test_parameters_shape_the_network():
-    values = {
-        "patches__size": 3,
-        "width": 12,
-        "depth": 2,
-        "mixer__d_state": 5,
-        "mixer__expand": 3,
-        "mixer__dt_rank": 4,
-        "mixer__recurrence": "sequence",
-        "mixer__scan_directions": "all",
-        "mixer__direction_order": "paper",
-        "mixer__correction": "00001111",
-        "mixer__correction_at": "input",
-        "mixer__kernel_size": 5,
-        "mixer__activation": "silu",
-        "mixer__separate_gate": False,
-        "mixer__activate_output": True,
-        "mixer__step_range": (0.25, 0.5),
-        "mixer__decay_range": (0.25, 2.0),
-        "mlp_ratio": 1.5,
-        "patches__positional_encoding": "learned",
-        "patches__coordinate_channels": False,
-        "patches__lifting_width": 7,
-        "patches__conv_channels": 3,
-        "dropout": 0.25,
-    }
-    built = network((9, 7), **values)
-    mixer = built.blocks[0].mixer
-    assert built.patch_shape == (3, 3)
-    assert len(built.blocks) == 2
-    assert mixer.in_projection.weight.shape == (36, 12)
-    assert mixer.direction_projection.weight.shape == (8 * (4 + 2 * 5), 36)
-    assert mixer.step_projection.shape == (8, 36, 4)
-    assert mixer.scan_grid is None
-    assert network((9, 7), mixer__recurrence="grid").blocks[0].mixer.scan_grid is skop.ops.selective_scan_2d
-    assert mixer.directions == direction_set(2, "all", "paper")
-    assert mixer.correction.unique_consecutive().tolist() == [0, 1]
-    assert mixer.correction_at == "input"
-    assert mixer.convolution.kernel_size == (5, 5)
-    assert mixer.activation is nn.functional.silu
-    assert mixer.activate_output
-    assert not network(mixer__activate_output=False).blocks[0].mixer.activate_output
-    assert network(mixer__separate_gate=True, mixer__expand=2).blocks[0].mixer.in_projection.weight.shape == (32, 8)
-    steps = nn.functional.softplus(mixer.step_bias)
-    assert 0.249 < steps.min() < steps.max() < 0.501
-    rates = mixer.log_decay.exp().view(-1, 5)
-    torch.testing.assert_close(rates[:, [0, 2, 4]], torch.tensor([[0.25, 0.5**0.5, 2.0]]).expand(8 * 36, -1))
-    assert built.blocks[0].mlp.fc1.out_features == 18
-    assert isinstance(built.positional_encoding, LearnedPositionalEncoding)
-    # Without coordinates one field and three features of its neighbourhood are lifted.
-    assert built.lifting.fc1.weight.shape == (7, 4)
-    assert built.conv_stem.convolution.out_channels == 3
-    assert built.blocks[0].dropout.p == built.blocks[0].mlp.dropout.p == 0.25
-    coded = network(patches__positional_encoding="coordinates", patches__n_frequencies=3).positional_encoding
-    assert isinstance(coded, CoordinatePositionalEncoding)
-    assert len(coded.frequencies) == 3
-    assert network(patches__positional_encoding=None).positional_encoding is None
-
-
-@pytest.mark.parametrize(("grid", "patch"), [((128,), 2), ((85, 85), 11), ((9, 8, 8), 3)])
-def test_patches_are_small_enough_for_few_tokens(grid, patch):
-    built = network(grid)
-    assert built.patch_shape == (patch,) * len(grid)
-    assert network(grid, patches__size=2).patch_shape == (2,) * len(grid)
 
 
 def test_settings_that_do_not_fit_are_named_and_leave_an_earlier_fit(subtests):
