@@ -27,6 +27,7 @@ from skop import (
     PODRegressor,
     RolloutRegressor,
 )
+from skop.estimators.uncertainty._scores import masses
 from skop.exceptions import FieldDataError
 
 pytestmark = pytest.mark.filterwarnings("ignore::skop.exceptions.ExtrapolationWarning")
@@ -221,6 +222,15 @@ def test_weights_make_up_for_a_shift_of_the_inputs():
             shares[weighted].append(((lower <= true) & (true <= upper)).mean())
     assert 0.9 < np.mean(shares[True]) < 0.91
     assert np.mean(shares[False]) < 0.88
+
+
+def test_samples_of_a_group_share_the_mass_of_one():
+    """A new group counts as the heaviest; weights of a group are those of its samples in the mean."""
+    weight = np.array([1.0, 3.0, 2.0, 5.0, 5.0, 5.0])
+    mass, rest, heaviest = masses(6, weight, np.array([0, 0, 1, 2, 2, 2]))
+    np.testing.assert_allclose(mass, np.array([0.5, 1.5, 2.0, 5 / 3, 5 / 3, 5 / 3]) / 14)
+    assert (rest, heaviest) == (pytest.approx(5 / 14), 5.0)
+    np.testing.assert_allclose(masses(3, None, None)[0], 1 / 4)
 
 
 def test_samples_of_weight_zero_are_not_used():
