@@ -1,5 +1,6 @@
 """GeoMaNORegressor: its parameters reach the network, the data it is made for, and the life of an estimator."""
 
+import copy
 from dataclasses import replace
 
 import numpy as np
@@ -78,6 +79,9 @@ def test_frequencies_without_a_positional_encoding_warn():
 
 
 def test_settings_that_do_not_fit_are_named_and_leave_an_earlier_fit(subtests):
+    X = RANDOM.normal(size=(4, 6, 4, 1))
+    fitted = small(max_iter=1).fit(X, X)
+    before = fitted.predict(X)
     for params, message in [
         ({"mixer__correction": "011"}, r"correction is '011'.*4 digits"),
         ({"mixer__correction": "00110011"}, r"correction is '00110011'.*4 digits"),
@@ -95,9 +99,7 @@ def test_settings_that_do_not_fit_are_named_and_leave_an_earlier_fit(subtests):
         ({"mixer__dt_rank": 0}, r"'dt_rank' parameter"),
     ]:
         with subtests.test(params=params):
-            X = RANDOM.normal(size=(4, 6, 4, 1))
-            estimator = small(max_iter=1).fit(X, X)
-            before = estimator.predict(X)
+            estimator = copy.deepcopy(fitted)
             with pytest.raises(ValueError, match=message):
                 estimator.set_params(**params).fit(X, X)
             np.testing.assert_array_equal(estimator.predict(X), before)

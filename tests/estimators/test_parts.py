@@ -170,9 +170,9 @@ def test_arrays_of_a_model_that_workers_share_cannot_be_written(options, tmp_pat
 
 
 def test_numbers_of_workers_that_are_none(subtests):
+    model = skop.PODRegressor(regressor="ridge").fit(TABLE, Y)
     for n_jobs in [0, 10**6, -(10**6), True, 2.0, "2"]:
         with subtests.test(n_jobs=n_jobs):
-            model = skop.PODRegressor().fit(TABLE, Y)
             with pytest.raises(ValueError, match=r"n_jobs is .*; expected a number of workers from 1 to 4096"):
                 skop.predict_in_parts(model, TABLE, n_jobs=n_jobs)
             with pytest.raises(ValueError, match=r"n_jobs is .*; expected a number of workers from 1 to 4096"):

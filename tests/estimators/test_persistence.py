@@ -30,7 +30,7 @@ from skop import (
     TimeConditionedRegressor,
 )
 from skop.data import unit_grid
-from skop.estimators.files._persistence import _digest, _read
+from skop.estimators.files._persistence import _digest, _read, read_state, write_state
 from skop.exceptions import ModelFileError, SkopWarning
 from skop.losses import GradientRelativeL2Loss, RelativeL2Loss, SobolevLoss, TrainingLoss
 from skop.parts import (
@@ -797,6 +797,13 @@ def test_arrays_of_foreign_byte_order_and_of_objects_are_saved(tmp_path):
     np.testing.assert_array_equal(loaded.predict(GRIDS), estimator.predict(GRIDS))
     foreign = small().fit(TABLE, (POINTS.astype(">f8"), FIELDS.values))
     np.testing.assert_array_equal(reloaded(foreign, tmp_path).predict(TABLE)[1], foreign.predict(TABLE)[1])
+
+
+def test_arrays_keep_their_order_in_memory_on_which_rounding_depends(tmp_path):
+    for order in "CF":
+        write_state(np.ones((3, 2), order=order), tmp_path / "array.state")
+        found = read_state(tmp_path / "array.state")
+        assert (found.flags.c_contiguous, found.flags.f_contiguous) == (order == "C", order == "F")
 
 
 def test_a_class_of_the_name_of_one_of_skop_does_not_take_its_place(model, tmp_path):

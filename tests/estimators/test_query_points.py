@@ -145,13 +145,11 @@ def bad_coords():
 
 
 def test_bad_query_points_are_named(subtests):
-    for case in bad_coords():
-        with subtests.test(case=case):
-            coords, message = bad_coords()[case]
-            points, y = ragged()
-            fitted = tiny(max_iter=1).fit(points, y)
-            with pytest.raises(FieldDataError, match=message):
-                fitted.predict(points, coords=coords)
+    points, y = ragged()
+    fitted = tiny(max_iter=1).fit(points, y)
+    for case, (coords, message) in bad_coords().items():
+        with subtests.test(case), pytest.raises(FieldDataError, match=message):
+            fitted.predict(points, coords=coords)
 
 
 def test_scalars_have_no_points():

@@ -61,6 +61,7 @@ def test_the_sample_that_is_unlike_the_others_is_named(subtests):
         ({"coords": lambda item: 1000 * item}, "the box of run_3 is of another size"),
         ({"coords": lone_point}, "points of run_3 are far from all others"),
         ({"values": lambda item: item * np.nan}, "NaN or infinity"),
+        ({"targets": lambda item: item * np.nan}, "NaN or infinity"),
     ]:
         with subtests.test(changes=changes):
             found = problems(describe_data(*spoiled(**changes), names=[f"run_{number}" for number in range(12)]))

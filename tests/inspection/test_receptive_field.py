@@ -248,6 +248,7 @@ def test_coordinates_find_the_nearest_point_and_the_middle_is_the_default():
 
 
 def test_wrong_points_are_named(subtests):
+    model, X = fit(lamo(depth=1), SHAPES[2])
     for point, message in [
         ((0, 6), r"point \(0, 6\) is not on the grid \(7, 6\)"),
         ((-8, 0), "is not on the grid"),
@@ -258,10 +259,8 @@ def test_wrong_points_are_named(subtests):
         ((0.5, 1.2), "lies outside the grid"),
         ((0.5, np.nan), "lies outside the grid"),
     ]:
-        with subtests.test(point=point):
-            model, X = fit(lamo(depth=1), SHAPES[2])
-            with pytest.raises(FieldDataError, match=message):
-                receptive_field(model, X, point=point)
+        with subtests.test(point=point), pytest.raises(FieldDataError, match=message):
+            receptive_field(model, X, point=point)
 
 
 # ---------------------------------------------------------------------- no side effects
