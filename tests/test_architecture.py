@@ -184,16 +184,18 @@ RULES = {
 }
 
 
-@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
-def test_no_module_breaks(rule, modules):
-    assert len(modules) > 100
-    offenders = list(rule(modules))
-    assert not offenders, "\n".join(offenders)
+def test_no_module_breaks(modules, subtests):
+    for rule in RULES:
+        with subtests.test(rule=rule):
+            assert len(modules) > 100
+            offenders = list(rule(modules))
+            assert not offenders, "\n".join(offenders)
 
 
-@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
-def test_a_module_can_break(rule):
-    assert len(list(rule([parse(*RULES[rule])]))) == 1
+def test_a_module_can_break(subtests):
+    for rule in RULES:
+        with subtests.test(rule=rule):
+            assert len(list(rule([parse(*RULES[rule])]))) == 1
 
 
 def test_a_part_below_cannot_import_the_package_itself():

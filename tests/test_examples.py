@@ -224,13 +224,14 @@ def test_adaptive_poles(run_example):
     assert len(pyplot.get_fignums()) == 2
 
 
-@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
-def test_examples_have_a_title_cells_and_a_test(path):
-    text = path.read_text()
-    title, underline, *_ = ast.get_docstring(ast.parse(text)).splitlines()
-    assert underline == "=" * len(title)
-    assert text.count("# %%") >= 3
-    assert f"test_{path.stem.removeprefix('plot_')}" in globals()
+def test_examples_have_a_title_cells_and_a_test(subtests):
+    for path in EXAMPLES:
+        with subtests.test(path.stem):
+            text = path.read_text()
+            title, underline, *_ = ast.get_docstring(ast.parse(text)).splitlines()
+            assert underline == "=" * len(title)
+            assert text.count("# %%") >= 3
+            assert f"test_{path.stem.removeprefix('plot_')}" in globals()
 
 
 # ---------------------------------------------------------------------- a folder of runs to a surrogate

@@ -13,9 +13,8 @@ from skop import FieldSet, LaMORegressor, exceptions
 from skop.data import unit_grid
 
 
-@pytest.mark.parametrize(
-    ("name", "base"),
-    [
+def test_each_is_what_a_caller_would_guard_against(subtests):
+    for name, base in [
         ("FieldDataError", ValueError),
         ("ModelFileError", ValueError),
         ("OptionalDependencyError", ImportError),
@@ -24,10 +23,9 @@ from skop.data import unit_grid
         ("ExtrapolationWarning", UserWarning),
         ("NoveltyWarning", UserWarning),
         ("SkopWarning", UserWarning),
-    ],
-)
-def test_each_is_what_a_caller_would_guard_against(name, base):
-    assert issubclass(getattr(exceptions, name), base)
+    ]:
+        with subtests.test(name=name, base=base):
+            assert issubclass(getattr(exceptions, name), base)
 
 
 def test_every_error_is_a_skop_error_and_every_warning_a_skop_warning():
@@ -36,17 +34,18 @@ def test_every_error_is_a_skop_error_and_every_warning_a_skop_warning():
         assert issubclass(kind, exceptions.SkopWarning if name.endswith("Warning") else exceptions.SkopError)
 
 
-@pytest.mark.parametrize("name", sorted(set(exceptions.__all__) - {"each_warning_once", "held_warnings", "warn"}))
-def test_each_travels_between_processes(name):
+def test_each_travels_between_processes(subtests):
     """Text, class, cause and attributes of an error in a worker are those that its caller sees."""
-    kind = getattr(exceptions, name)
-    error = kind("sample 3 is wrong; mend it.")
-    error.sample = 3
-    copy = pickle.loads(pickle.dumps(error))
-    assert type(copy) is kind
-    assert str(copy) == "sample 3 is wrong; mend it."
-    assert copy.args == error.args
-    assert copy.sample == 3
+    for name in sorted(set(exceptions.__all__) - {"each_warning_once", "held_warnings", "warn"}):
+        with subtests.test(name):
+            kind = getattr(exceptions, name)
+            error = kind("sample 3 is wrong; mend it.")
+            error.sample = 3
+            copy = pickle.loads(pickle.dumps(error))
+            assert type(copy) is kind
+            assert str(copy) == "sample 3 is wrong; mend it."
+            assert copy.args == error.args
+            assert copy.sample == 3
 
 
 def one_warning(call, *arguments, **options):

@@ -137,9 +137,8 @@ def test_slopes_to_neighbours_are_those_of_a_grid():
     torch.testing.assert_close(SobolevLoss().per_sample(*padded, mask=mask, neighbours=near), on_grid)
 
 
-@pytest.mark.parametrize(
-    ("neighbours", "words"),
-    [
+def test_wrong_neighbours_are_refused(subtests):
+    for neighbours, words in [
         (torch.zeros(8, 2, dtype=torch.int64), r"of shape \(8, 2\) and dtype torch.int64"),
         (torch.zeros(1, 9, 2, dtype=torch.int64), r"of shape \(1, 9, 2\)"),
         (torch.zeros(9, dtype=torch.int64), r"of shape \(9,\)"),
@@ -148,13 +147,12 @@ def test_slopes_to_neighbours_are_those_of_a_grid():
         (np.zeros((9, 2), dtype=np.int64), "of type ndarray"),
         (torch.full((9, 2), 9), "from 9 to 9"),
         (torch.arange(-1, 17).reshape(9, 2), "from -1 to 16"),
-    ],
-)
-def test_wrong_neighbours_are_refused(neighbours, words):
-    target, prediction = random_fields(grid=(9,))
-    expected = rf"neighbours are {words}.*expected a tensor \({len(target)}, 9, 'k'\) or \(9, 'k'\)"
-    with pytest.raises(FieldDataError, match=expected):
-        SobolevLoss()(prediction, target, neighbours=neighbours)
+    ]:
+        with subtests.test(neighbours=neighbours):
+            target, prediction = random_fields(grid=(9,))
+            expected = rf"neighbours are {words}.*expected a tensor \({len(target)}, 9, 'k'\) or \(9, 'k'\)"
+            with pytest.raises(FieldDataError, match=expected):
+                SobolevLoss()(prediction, target, neighbours=neighbours)
 
 
 def test_slopes_of_a_constant_field_are_compared_with_its_values():
@@ -165,21 +163,22 @@ def test_slopes_of_a_constant_field_are_compared_with_its_values():
     assert SobolevLoss()(target + error, target, grid_shape=(6,)).item() == pytest.approx(expected)
 
 
-@pytest.mark.parametrize("loss", ALL_LOSSES, ids=repr)
-def test_reductions_weights_and_repeated_samples(loss):
-    prediction, target = random_fields()
-    losses = loss.per_sample(prediction, target, grid_shape=GRID)
-    summed = dataclasses.replace(loss, reduction="sum")
-    weight = torch.tensor([1.0, 2.0, 0.0])
-    assert loss(prediction, target, grid_shape=GRID).item() == pytest.approx(losses.mean().item())
-    assert summed(prediction, target, grid_shape=GRID).item() == pytest.approx(losses.sum().item())
-    weighted = summed(prediction, target, grid_shape=GRID, sample_weight=weight)
-    assert weighted.item() == pytest.approx((losses[0] + 2 * losses[1]).item())
-    repeated = torch.tensor([0, 1, 1])
-    assert loss(prediction, target, grid_shape=GRID, sample_weight=weight).item() == pytest.approx(
-        loss(prediction[repeated], target[repeated], grid_shape=GRID).item()
-    )
-    assert loss(prediction, target, grid_shape=GRID, sample_weight=0 * weight) == 0.0
+def test_reductions_weights_and_repeated_samples(subtests):
+    for loss in ALL_LOSSES:
+        with subtests.test(loss=loss):
+            prediction, target = random_fields()
+            losses = loss.per_sample(prediction, target, grid_shape=GRID)
+            summed = dataclasses.replace(loss, reduction="sum")
+            weight = torch.tensor([1.0, 2.0, 0.0])
+            assert loss(prediction, target, grid_shape=GRID).item() == pytest.approx(losses.mean().item())
+            assert summed(prediction, target, grid_shape=GRID).item() == pytest.approx(losses.sum().item())
+            weighted = summed(prediction, target, grid_shape=GRID, sample_weight=weight)
+            assert weighted.item() == pytest.approx((losses[0] + 2 * losses[1]).item())
+            repeated = torch.tensor([0, 1, 1])
+            assert loss(prediction, target, grid_shape=GRID, sample_weight=weight).item() == pytest.approx(
+                loss(prediction[repeated], target[repeated], grid_shape=GRID).item()
+            )
+            assert loss(prediction, target, grid_shape=GRID, sample_weight=0 * weight) == 0.0
 
 
 @pytest.mark.parametrize("loss", [RelativeL2Loss(), MSELoss()], ids=repr)
@@ -197,28 +196,30 @@ def test_mask_equals_removing_points_even_if_padding_is_nan(loss):
     assert torch.isfinite(prediction.grad).all()
 
 
-@pytest.mark.parametrize("loss", ALL_LOSSES, ids=repr)
-def test_masked_grid_points_have_no_influence(loss):
-    prediction, target = random_fields()
-    mask = torch.ones(prediction.shape[:2], dtype=torch.bool)
-    mask[:, [2, 9, 19]] = False
-    expected = loss.per_sample(prediction, target, mask=mask, grid_shape=GRID)
-    prediction[:, [2, 9, 19]], target[:, [2, 9, 19]] = float("nan"), -1e30
-    prediction.requires_grad_()
-    losses = loss.per_sample(prediction, target, mask=mask, grid_shape=GRID)
-    torch.testing.assert_close(losses, expected, rtol=0, atol=0)
-    losses.sum().backward()
-    assert (prediction.grad[~mask] == 0).all()
-    assert torch.isfinite(prediction.grad).all()
+def test_masked_grid_points_have_no_influence(subtests):
+    for loss in ALL_LOSSES:
+        with subtests.test(loss=loss):
+            prediction, target = random_fields()
+            mask = torch.ones(prediction.shape[:2], dtype=torch.bool)
+            mask[:, [2, 9, 19]] = False
+            expected = loss.per_sample(prediction, target, mask=mask, grid_shape=GRID)
+            prediction[:, [2, 9, 19]], target[:, [2, 9, 19]] = float("nan"), -1e30
+            prediction.requires_grad_()
+            losses = loss.per_sample(prediction, target, mask=mask, grid_shape=GRID)
+            torch.testing.assert_close(losses, expected, rtol=0, atol=0)
+            losses.sum().backward()
+            assert (prediction.grad[~mask] == 0).all()
+            assert torch.isfinite(prediction.grad).all()
 
 
-@pytest.mark.parametrize("loss", ALL_LOSSES, ids=repr)
-def test_full_mask_changes_nothing_and_empty_mask_gives_zero(loss):
-    prediction, target = random_fields()
-    mask = torch.ones(prediction.shape[:2], dtype=torch.bool)
-    unmasked = loss.per_sample(prediction, target, grid_shape=GRID)
-    torch.testing.assert_close(loss.per_sample(prediction, target, mask=mask, grid_shape=GRID), unmasked)
-    assert (loss.per_sample(prediction, target, mask=~mask, grid_shape=GRID) == 0).all()
+def test_full_mask_changes_nothing_and_empty_mask_gives_zero(subtests):
+    for loss in ALL_LOSSES:
+        with subtests.test(loss=loss):
+            prediction, target = random_fields()
+            mask = torch.ones(prediction.shape[:2], dtype=torch.bool)
+            unmasked = loss.per_sample(prediction, target, grid_shape=GRID)
+            torch.testing.assert_close(loss.per_sample(prediction, target, mask=mask, grid_shape=GRID), unmasked)
+            assert (loss.per_sample(prediction, target, mask=~mask, grid_shape=GRID) == 0).all()
 
 
 def test_slopes_next_to_masked_points_are_left_out():
@@ -258,21 +259,22 @@ def test_gradcheck(loss):
     assert torch.autograd.gradcheck(evaluate, prediction.requires_grad_())
 
 
-@pytest.mark.parametrize("loss", ALL_LOSSES, ids=repr)
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
-def test_perfect_prediction_and_zero_target_stay_finite(loss, dtype):
-    target = random_fields()[1].to(dtype)
-    for truth, prediction in [(target, target.clone()), (0 * target, 0 * target), (0 * target, target)]:
-        prediction = prediction.detach().requires_grad_()
-        value = loss(prediction, truth, grid_shape=GRID)
-        value.backward()
-        assert torch.isfinite(value)
-        assert value.dtype == torch.float32
-        if dtype == torch.float32:
-            assert torch.isfinite(prediction.grad).all()
-        if prediction.equal(truth) and not isinstance(loss, GradientRelativeL2Loss):
-            assert value == 0.0
-            assert (prediction.grad == 0).all()
+def test_perfect_prediction_and_zero_target_stay_finite(subtests):
+    for loss in ALL_LOSSES:
+        for dtype in [torch.float32, torch.bfloat16, torch.float16]:
+            with subtests.test(loss=loss, dtype=dtype):
+                target = random_fields()[1].to(dtype)
+                for truth, prediction in [(target, target.clone()), (0 * target, 0 * target), (0 * target, target)]:
+                    prediction = prediction.detach().requires_grad_()
+                    value = loss(prediction, truth, grid_shape=GRID)
+                    value.backward()
+                    assert torch.isfinite(value)
+                    assert value.dtype == torch.float32
+                    if dtype == torch.float32:
+                        assert torch.isfinite(prediction.grad).all()
+                    if prediction.equal(truth) and not isinstance(loss, GradientRelativeL2Loss):
+                        assert value == 0.0
+                        assert (prediction.grad == 0).all()
 
 
 @pytest.mark.parametrize("loss", [RelativeL2Loss(), GradientRelativeL2Loss(), SobolevLoss()], ids=repr)
@@ -283,11 +285,12 @@ def test_relative_losses_do_not_depend_on_the_unit(loss):
     )
 
 
-@pytest.mark.parametrize("loss", ALL_LOSSES, ids=repr)
-def test_losses_in_physical_units_are_those_without_a_unit(loss):
-    prediction, target = random_fields()
-    values = [loss(factor * prediction, factor * target, grid_shape=GRID).item() for factor in (1.0, 10.0)]
-    assert loss.physical_units == (values[0] == pytest.approx(values[1]))
+def test_losses_in_physical_units_are_those_without_a_unit(subtests):
+    for loss in ALL_LOSSES:
+        with subtests.test(loss=loss):
+            prediction, target = random_fields()
+            values = [loss(factor * prediction, factor * target, grid_shape=GRID).item() for factor in (1.0, 10.0)]
+            assert loss.physical_units == (values[0] == pytest.approx(values[1]))
 
 
 def test_scalars_per_sample_work():
@@ -312,18 +315,18 @@ def test_get_loss_by_name_object_and_error():
         get_loss(own, reduction="sum")
 
 
-@pytest.mark.parametrize("loss", ALL_LOSSES, ids=repr)
-def test_losses_are_values(loss):
-    assert pickle.loads(pickle.dumps(loss)) == loss
-    assert copy.deepcopy(loss) == loss
-    assert eval(repr(loss), vars(skop.losses)) == loss
-    with pytest.raises(TypeError):
-        type(loss)("sum")
+def test_losses_are_values(subtests):
+    for loss in ALL_LOSSES:
+        with subtests.test(loss=loss):
+            assert pickle.loads(pickle.dumps(loss)) == loss
+            assert copy.deepcopy(loss) == loss
+            assert eval(repr(loss), vars(skop.losses)) == loss
+            with pytest.raises(TypeError):
+                type(loss)("sum")
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
+def test_wrong_arguments_are_named(subtests):
+    for arguments, message in [
         ({"target": torch.zeros(3, 20, 1)}, r"target \(3, 20, 1\)"),
         ({"mask": torch.ones(3, 20)}, "torch.bool"),
         ({"mask": torch.ones(3, 19, dtype=torch.bool)}, "mask has shape"),
@@ -331,13 +334,12 @@ def test_losses_are_values(loss):
         ({"grid_shape": None}, "grid_shape is None"),
         ({"grid_shape": (4, 4)}, "20 points"),
         ({"grid_shape": (10, 2)}, "at least 3"),
-    ],
-)
-def test_wrong_arguments_are_named(arguments, message):
-    prediction, target = random_fields()
-    arguments = {"target": target, "grid_shape": GRID, **arguments}
-    with pytest.raises(FieldDataError, match=message):
-        GradientRelativeL2Loss()(prediction, **arguments)
+    ]:
+        with subtests.test(arguments=arguments):
+            prediction, target = random_fields()
+            arguments = {"target": target, "grid_shape": GRID, **arguments}
+            with pytest.raises(FieldDataError, match=message):
+                GradientRelativeL2Loss()(prediction, **arguments)
 
 
 def test_wrong_parameters_are_named():

@@ -91,31 +91,33 @@ def test_point_errors_match_their_formulas(fields):
     np.testing.assert_allclose(max_error(u, v, average="none"), abs(e).max(axes))
 
 
-@pytest.mark.parametrize("error", POINT_ERRORS)
-def test_channel_average_equals_each_channel_alone(error, fields):
-    u, v = fields
-    per_channel = error(u, v, average="channel")
-    np.testing.assert_allclose(per_channel, [error(u[..., [c]], v[..., [c]]) for c in range(2)])
+def test_channel_average_equals_each_channel_alone(fields, subtests):
+    for error in POINT_ERRORS:
+        with subtests.test(error=error):
+            u, v = fields
+            per_channel = error(u, v, average="channel")
+            np.testing.assert_allclose(per_channel, [error(u[..., [c]], v[..., [c]]) for c in range(2)])
 
 
-@pytest.mark.parametrize("error", POINT_ERRORS)
-def test_kinds_of_input_agree(error, fields):
-    u, v = fields
-    expected = error(u, v, average="none")
-    boxed = [FieldBox(values) for values in fields]
-    as_objects = np.empty(len(v), dtype=object)
-    as_objects[:] = list(v)
-    for true, predicted in [
-        (list(u), list(v)),
-        (tuple(u), as_objects),
-        (u.reshape(6, 20, 2), v),
-        (boxed[0], v),
-        boxed,
-        (u.tolist(), v),
-    ]:
-        np.testing.assert_allclose(error(true, predicted, average="none"), expected)
-    single = u.astype(np.float32), v.astype(np.float32)
-    assert error(*single, average="none").dtype == np.float64
+def test_kinds_of_input_agree(fields, subtests):
+    for error in POINT_ERRORS:
+        with subtests.test(error=error):
+            u, v = fields
+            expected = error(u, v, average="none")
+            boxed = [FieldBox(values) for values in fields]
+            as_objects = np.empty(len(v), dtype=object)
+            as_objects[:] = list(v)
+            for true, predicted in [
+                (list(u), list(v)),
+                (tuple(u), as_objects),
+                (u.reshape(6, 20, 2), v),
+                (boxed[0], v),
+                boxed,
+                (u.tolist(), v),
+            ]:
+                np.testing.assert_allclose(error(true, predicted, average="none"), expected)
+            single = u.astype(np.float32), v.astype(np.float32)
+            assert error(*single, average="none").dtype == np.float64
 
 
 def test_metrics_take_a_field_set():
@@ -162,48 +164,53 @@ def test_ragged_samples_count_the_same():
     assert root_mean_squared_error(u, v) == pytest.approx(np.sqrt(np.mean(squares)))
 
 
-@pytest.mark.parametrize("error", ALL_ERRORS)
-def test_weights_equal_repetition_and_order_does_not_matter(error, fields):
-    u, v = fields
-    v[0] += 5.0  # the worst sample has no weight
-    weight = np.array([0, 1, 2, 3, 0, 1])
-    repeated = np.repeat(np.arange(6), weight)
-    np.testing.assert_allclose(error(u, v, sample_weight=weight), error(u[repeated], v[repeated]))
-    order = np.random.default_rng(3).permutation(6)
-    np.testing.assert_allclose(error(u[order], v[order]), error(u, v))
+def test_weights_equal_repetition_and_order_does_not_matter(fields, subtests):
+    for error in ALL_ERRORS:
+        with subtests.test(error=error):
+            u, v = fields
+            v[0] += 5.0  # the worst sample has no weight
+            weight = np.array([0, 1, 2, 3, 0, 1])
+            repeated = np.repeat(np.arange(6), weight)
+            np.testing.assert_allclose(error(u, v, sample_weight=weight), error(u[repeated], v[repeated]))
+            order = np.random.default_rng(3).permutation(6)
+            np.testing.assert_allclose(error(u[order], v[order]), error(u, v))
 
 
-@pytest.mark.parametrize("error", ALL_ERRORS)
-def test_errors_vanish_only_for_the_truth_and_do_not_change_the_arrays(error, fields):
-    u, v = fields
-    copies = u.copy(), v.copy()
-    assert np.all(error(u, u) == 0)
-    assert np.sum(error(u, v)) > 0
-    np.testing.assert_array_equal(fields, copies)
+def test_errors_vanish_only_for_the_truth_and_do_not_change_the_arrays(fields, subtests):
+    for error in ALL_ERRORS:
+        with subtests.test(error=error):
+            u, v = fields
+            copies = u.copy(), v.copy()
+            assert np.all(error(u, u) == 0)
+            assert np.sum(error(u, v)) > 0
+            np.testing.assert_array_equal(fields, copies)
 
 
-@pytest.mark.parametrize("error", [*POINT_ERRORS, pdebench_rmse, pdebench_nrmse, pdebench_rl2])
-def test_order_of_points_does_not_matter(error, fields):
-    u, v = (field.reshape(6, 20, 2) for field in fields)
-    order = np.random.default_rng(4).permutation(20)
-    assert error(u[:, order], v[:, order]) == pytest.approx(error(u, v), rel=1e-12)
+def test_order_of_points_does_not_matter(fields, subtests):
+    for error in [*POINT_ERRORS, pdebench_rmse, pdebench_nrmse, pdebench_rl2]:
+        with subtests.test(error=error):
+            u, v = (field.reshape(6, 20, 2) for field in fields)
+            order = np.random.default_rng(4).permutation(20)
+            assert error(u[:, order], v[:, order]) == pytest.approx(error(u, v), rel=1e-12)
 
 
-@pytest.mark.parametrize("error", ALL_ERRORS)
-def test_units(error, fields):
-    u, v = fields
-    unitless = [*RELATIVE_ERRORS, mean_pointwise_relative_error, phase_error]
-    expected = error(u, v) if error in unitless else 7 * error(u, v)
-    np.testing.assert_allclose(error(-7 * u, -7 * v), expected, rtol=1e-6)
-    if error in RELATIVE_ERRORS:
-        assert error(u, 0 * u) == pytest.approx(1.0)
+def test_units(fields, subtests):
+    for error in ALL_ERRORS:
+        with subtests.test(error=error):
+            u, v = fields
+            unitless = [*RELATIVE_ERRORS, mean_pointwise_relative_error, phase_error]
+            expected = error(u, v) if error in unitless else 7 * error(u, v)
+            np.testing.assert_allclose(error(-7 * u, -7 * v), expected, rtol=1e-6)
+            if error in RELATIVE_ERRORS:
+                assert error(u, 0 * u) == pytest.approx(1.0)
 
 
-@pytest.mark.parametrize("error", ALL_ERRORS)
-def test_triangle_inequality(error, fields):
-    u, v = fields
-    w = np.random.default_rng(5).normal(size=u.shape)
-    assert np.all(error(u, u + v + w) <= error(u, u + v) + error(u, u + w) + 1e-12)
+def test_triangle_inequality(fields, subtests):
+    for error in ALL_ERRORS:
+        with subtests.test(error=error):
+            u, v = fields
+            w = np.random.default_rng(5).normal(size=u.shape)
+            assert np.all(error(u, u + v + w) <= error(u, u + v) + error(u, u + w) + 1e-12)
 
 
 def test_zero_truth(fields):
@@ -349,29 +356,28 @@ def test_h1_without_slopes_is_the_relative_l2_error(fields):
     assert h1_error(*fields, gradient_weight=0.0) == pytest.approx(relative_l2_error(*fields))
 
 
-@pytest.mark.parametrize("grid", [(31,), (32,), (8, 9), (6, 4, 5)])
-def test_spectral_bands_add_up_to_the_mean_squared_error(grid):
-    u, v = np.random.default_rng(8).normal(size=(2, 3, *grid, 2))
-    weight = [1.0, 0.0, 2.5]
-    total = root_mean_squared_error(u, v, sample_weight=weight)
-    bands = spectral_error(u, v, sample_weight=weight, grid_shape=grid, bands=(1, 2.5, 3))
-    assert bands.shape == (4,)
-    assert np.sum(bands**2) == pytest.approx(total**2)
-    per_sample = spectral_error(u, v, grid_shape=grid, average="none")
-    total = root_mean_squared_error(u, v, average="none")
-    np.testing.assert_allclose(np.sqrt((per_sample**2).sum(axis=1)), total)
+def test_spectral_bands_add_up_to_the_mean_squared_error(subtests):
+    for grid in [(31,), (32,), (8, 9), (6, 4, 5)]:
+        with subtests.test(grid=grid):
+            u, v = np.random.default_rng(8).normal(size=(2, 3, *grid, 2))
+            weight = [1.0, 0.0, 2.5]
+            total = root_mean_squared_error(u, v, sample_weight=weight)
+            bands = spectral_error(u, v, sample_weight=weight, grid_shape=grid, bands=(1, 2.5, 3))
+            assert bands.shape == (4,)
+            assert np.sum(bands**2) == pytest.approx(total**2)
+            per_sample = spectral_error(u, v, grid_shape=grid, average="none")
+            total = root_mean_squared_error(u, v, average="none")
+            np.testing.assert_allclose(np.sqrt((per_sample**2).sum(axis=1)), total)
 
 
-@pytest.mark.parametrize(
-    ("wave", "band"),
-    [((0, 0), 0), ((0, 3), 0), ((4, 0), 1), ((0, 11), 1), ((3, 3), 1), ((12, 0), 2), ((9, 8), 2)],
-)
-def test_a_plane_wave_falls_into_its_band(wave, band):
-    x, y = np.meshgrid(np.arange(49) / 49, np.arange(30) / 30, indexing="ij")
-    error = np.cos(2 * np.pi * (wave[0] * x + wave[1] * y))[None, ..., None]
-    expected = np.zeros(3)
-    expected[band] = np.sqrt(np.mean(error**2))
-    np.testing.assert_allclose(spectral_error(0 * error, error), expected, atol=1e-12)
+def test_a_plane_wave_falls_into_its_band(subtests):
+    for wave, band in [((0, 0), 0), ((0, 3), 0), ((4, 0), 1), ((0, 11), 1), ((3, 3), 1), ((12, 0), 2), ((9, 8), 2)]:
+        with subtests.test(wave=wave, band=band):
+            x, y = np.meshgrid(np.arange(49) / 49, np.arange(30) / 30, indexing="ij")
+            error = np.cos(2 * np.pi * (wave[0] * x + wave[1] * y))[None, ..., None]
+            expected = np.zeros(3)
+            expected[band] = np.sqrt(np.mean(error**2))
+            np.testing.assert_allclose(spectral_error(0 * error, error), expected, atol=1e-12)
 
 
 def waves(amplitudes, shift=0.0, n=16):
@@ -380,14 +386,15 @@ def waves(amplitudes, shift=0.0, n=16):
     return (amplitudes * np.cos(2 * np.pi * numbers * x[:, None] + numbers**2)).sum(axis=1)[None, :, None]
 
 
-@pytest.mark.parametrize("shift", [0.03, -0.4, 1.0])
-@pytest.mark.parametrize("n", [16, 17])
-def test_a_moved_field_has_the_phase_error_of_its_waves(shift, n):
-    amplitudes = np.array([1.0, 3, 0.2, 1, 1e-3, 1, 2, 0.7])
-    found = phase_error(waves(amplitudes, n=n), 0.3 * waves(amplitudes, shift, n), grid_shape=(n,))
-    angles = 2 * np.pi * shift * np.arange(8) % (2 * np.pi)
-    np.testing.assert_allclose(found[:8], np.minimum(angles, 2 * np.pi - angles), atol=1e-9)
-    assert np.isnan(found[8:]).all()
+def test_a_moved_field_has_the_phase_error_of_its_waves(subtests):
+    for shift in [0.03, -0.4, 1.0]:
+        for n in [16, 17]:
+            with subtests.test(shift=shift, n=n):
+                amplitudes = np.array([1.0, 3, 0.2, 1, 1e-3, 1, 2, 0.7])
+                found = phase_error(waves(amplitudes, n=n), 0.3 * waves(amplitudes, shift, n), grid_shape=(n,))
+                angles = 2 * np.pi * shift * np.arange(8) % (2 * np.pi)
+                np.testing.assert_allclose(found[:8], np.minimum(angles, 2 * np.pi - angles), atol=1e-9)
+                assert np.isnan(found[8:]).all()
 
 
 @pytest.mark.parametrize("shift", [(0.1, 0.0), (0.05, -0.02)])
@@ -479,9 +486,8 @@ def test_grid_metrics_never_guess_a_grid(fields):
         h1_error(*fields, spacing=(1.0,))
 
 
-@pytest.mark.parametrize(
-    ("true", "predicted", "message"),
-    [
+def test_unusable_fields_are_named(subtests):
+    for true, predicted, message in [
         (np.ones((3, 4, 1)), np.ones((2, 4, 1)), "3 samples and y_pred 2"),
         ([], [], "0 samples"),
         (np.ones((3, 4, 1)), np.ones((3, 5, 1)), r"sample 0: .*\(4, 1\).*\(5, 1\)"),
@@ -492,12 +498,11 @@ def test_grid_metrics_never_guess_a_grid(fields):
         (np.array(["a", "b"]), np.ones(2), "expected real numbers"),
         (np.ones((3, 0, 1)), np.ones((3, 0, 1)), "empty"),
         (np.float64(1.0), np.ones(2), "sample axis first"),
-    ],
-)
-def test_unusable_fields_are_named(true, predicted, message):
-    for error in POINT_ERRORS:
-        with pytest.raises(FieldDataError, match=message):
-            error(true, predicted)
+    ]:
+        with subtests.test(true=true, predicted=predicted):
+            for error in POINT_ERRORS:
+                with pytest.raises(FieldDataError, match=message):
+                    error(true, predicted)
 
 
 def test_wrong_arguments_are_named(fields):
@@ -547,34 +552,38 @@ class LinearFields(RegressorMixin, BaseEstimator):
         return list(fields) if self.as_list_ else fields
 
 
-@pytest.mark.parametrize("as_list", [False, True])
-@pytest.mark.parametrize("scorer", SCORERS, ids=str)
-def test_scorers_in_cross_validation_and_search(scorer, as_list):
-    rng = np.random.default_rng(9)
-    X = rng.normal(size=(24, 3))
-    y = np.einsum("np,phwc->nhwc", X, rng.normal(size=(3, 4, 5, 2))) + 1.0
-    y = list(y) if as_list else y
-    splits = KFold(3)
-    scores = cross_validate(LinearFields(), X, y, scoring=scorer, cv=splits, error_score="raise")["test_score"]
-    expected = []
-    for train, test in splits.split(X):
-        model = LinearFields().fit(X[train], np.stack(y)[train])
-        expected.append(-SCORERS[scorer](np.stack(y)[test], model.predict(X[test])))
-    np.testing.assert_allclose(scores, expected)
-    search = GridSearchCV(LinearFields(), {"alpha": [1e3, 1e-6]}, scoring=scorer, cv=splits).fit(X, y)
-    assert search.best_params_ == {"alpha": 1e-6}
-    assert search.best_score_ == pytest.approx(0.0, abs=1e-5)
+def test_scorers_in_cross_validation_and_search(subtests):
+    for as_list in [False, True]:
+        for scorer in SCORERS:
+            with subtests.test(as_list=as_list, scorer=scorer):
+                rng = np.random.default_rng(9)
+                X = rng.normal(size=(24, 3))
+                y = np.einsum("np,phwc->nhwc", X, rng.normal(size=(3, 4, 5, 2))) + 1.0
+                y = list(y) if as_list else y
+                splits = KFold(3)
+                scores = cross_validate(LinearFields(), X, y, scoring=scorer, cv=splits, error_score="raise")[
+                    "test_score"
+                ]
+                expected = []
+                for train, test in splits.split(X):
+                    model = LinearFields().fit(X[train], np.stack(y)[train])
+                    expected.append(-SCORERS[scorer](np.stack(y)[test], model.predict(X[test])))
+                np.testing.assert_allclose(scores, expected)
+                search = GridSearchCV(LinearFields(), {"alpha": [1e3, 1e-6]}, scoring=scorer, cv=splits).fit(X, y)
+                assert search.best_params_ == {"alpha": 1e-6}
+                assert search.best_score_ == pytest.approx(0.0, abs=1e-5)
 
 
-@pytest.mark.parametrize("scorer", SCORERS, ids=str)
-def test_scorers_pickle_clone_and_take_weights(scorer):
-    rng = np.random.default_rng(10)
-    X, y = rng.normal(size=(8, 3)), rng.normal(size=(8, 4, 5, 1))
-    model = LinearFields().fit(X, y)
-    weight = np.array([1, 0, 0, 2, 1, 0, 3, 1])
-    expected = -SCORERS[scorer](y, model.predict(X), sample_weight=weight)
-    for copy in (scorer, pickle.loads(pickle.dumps(scorer)), clone(scorer, safe=False)):
-        assert copy(model, X, y, sample_weight=weight) == pytest.approx(expected)
+def test_scorers_pickle_clone_and_take_weights(subtests):
+    for scorer in SCORERS:
+        with subtests.test(scorer=scorer):
+            rng = np.random.default_rng(10)
+            X, y = rng.normal(size=(8, 3)), rng.normal(size=(8, 4, 5, 1))
+            model = LinearFields().fit(X, y)
+            weight = np.array([1, 0, 0, 2, 1, 0, 3, 1])
+            expected = -SCORERS[scorer](y, model.predict(X), sample_weight=weight)
+            for copy in (scorer, pickle.loads(pickle.dumps(scorer)), clone(scorer, safe=False)):
+                assert copy(model, X, y, sample_weight=weight) == pytest.approx(expected)
 
 
 def test_make_scorer_passes_settings_on():

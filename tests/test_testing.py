@@ -141,13 +141,14 @@ def checks_by_name(estimator, **options):
     return {check.name: check for check in yield_field_checks(estimator, **options)}
 
 
-@pytest.mark.parametrize(("kind", "name"), BROKEN.items(), ids=lambda value: getattr(value, "__name__", value))
-def test_a_broken_law_is_caught_and_named(kind, name):
-    check = checks_by_name(small(kind), n_dims=[2])[name]
-    with pytest.raises(AssertionError) as caught:
-        check(small(kind))
-    for part in (kind.__name__, name, "2-D", check.law):
-        assert part in str(caught.value)
+def test_a_broken_law_is_caught_and_named(subtests):
+    for kind, name in BROKEN.items():
+        check = checks_by_name(small(kind), n_dims=[2])[name]
+        with subtests.test(kind.__name__):
+            with pytest.raises(AssertionError) as caught:
+                check(small(kind))
+            for part in (kind.__name__, name, "2-D", check.law):
+                assert part in str(caught.value)
 
 
 def test_a_claim_of_any_grid_is_held_against_the_estimator():

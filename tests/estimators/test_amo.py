@@ -1,12 +1,10 @@
 """AMORegressor: the published configuration, warnings, choices of the network, time, searches, files."""
 
-import pickle
 import warnings
 
 import numpy as np
 import pytest
 from sklearn.base import clone
-from sklearn.model_selection import GridSearchCV
 
 import skop
 from skop import AMORegressor, FieldSet, RolloutRegressor, TimeConditionedRegressor
@@ -14,7 +12,7 @@ from skop.data import DataSpec, TargetForm, unit_grid
 from skop.datasets import make_darcy, make_european_option
 from skop.exceptions import SkopWarning
 from skop.losses import get_loss
-from skop.metrics import neg_relative_l2_scorer, relative_l2_error
+from skop.metrics import relative_l2_error
 from skop.parts import LatentAttention, LatentTokens, LiteralExpansions
 from skop.testing import parametrize_with_field_checks
 
@@ -87,17 +85,18 @@ OPEN = {
 }
 
 
-@pytest.mark.parametrize("name", PRESETS)
-def test_every_number_of_the_paper_is_in_the_preset(name):
-    parameters = AMORegressor.from_preset(name).get_params()
-    assert {key: parameters[key] for key in PAPER} == PAPER
-    # The points are read once, before all blocks.
-    assert isinstance(parameters["latents"], LatentAttention)
-    # What is reported is the model of the last epoch, without averaging, early stopping or augmentation.
-    assert parameters["early_stopping"] is False
-    assert parameters["training__ema_decay"] is None
-    assert parameters["symmetries"] is None
-    assert parameters["training__subsample_points"] is None
+def test_every_number_of_the_paper_is_in_the_preset(subtests):
+    for name in PRESETS:
+        with subtests.test(name):
+            parameters = AMORegressor.from_preset(name).get_params()
+            assert {key: parameters[key] for key in PAPER} == PAPER
+            # The points are read once, before all blocks.
+            assert isinstance(parameters["latents"], LatentAttention)
+            # What is reported is the model of the last epoch, without averaging, early stopping or augmentation.
+            assert parameters["early_stopping"] is False
+            assert parameters["training__ema_decay"] is None
+            assert parameters["symmetries"] is None
+            assert parameters["training__subsample_points"] is None
 
 
 def test_every_parameter_of_the_network_of_a_preset_is_stated_above():
@@ -109,15 +108,16 @@ def test_every_parameter_of_the_network_of_a_preset_is_stated_above():
         assert {key for key in parameters if key.startswith(("latents__", "mixer__"))} <= set(PAPER | OPEN)
 
 
-@pytest.mark.parametrize("name", PRESETS)
-def test_presets_are_valid_and_warn_of_nothing(name):
-    model = AMORegressor.from_preset(name)
-    model._validate_params()
-    spec = DataSpec("grid", "fields", TargetForm("array"), 2, 1, 0, 1, (8, 8))
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        model._check_options(spec, model.geometry)
-    get_loss(model.loss, reduction=model.training.loss_reduction)
+def test_presets_are_valid_and_warn_of_nothing(subtests):
+    for name in PRESETS:
+        with subtests.test(name):
+            model = AMORegressor.from_preset(name)
+            model._validate_params()
+            spec = DataSpec("grid", "fields", TargetForm("array"), 2, 1, 0, 1, (8, 8))
+            with warnings.catch_warnings():
+                warnings.simplefilter("error")
+                model._check_options(spec, model.geometry)
+            get_loss(model.loss, reduction=model.training.loss_reduction)
 
 
 TINY = {"width": 8, "depth": 1, "latents__n_tokens": 6, "mixer__n_poles": 3, "max_iter": 1, "random_state": 0}
@@ -294,16 +294,6 @@ def test_wrong_parameters_are_named():
             on_points(**changes).fit(FIELDS, FIELDS)
 
 
-def test_a_search_reaches_the_mixer():
-    X, y = make_darcy(8, resolution=6, random_state=0)
-    grid = {"mixer__transform": ["coefficients", "filter"]}
-    search = GridSearchCV(small(max_iter=1), grid, cv=2, error_score="raise", scoring=neg_relative_l2_scorer).fit(X, y)
-    scores = search.cv_results_["mean_test_score"]
-    assert len(set(scores)) == len(scores) == 2
-    assert np.isfinite(scores).all()
-    assert search.best_estimator_.mixer.transform == search.best_params_["mixer__transform"]
-
-
 # ---------------------------------------------------------------- points
 FORMS = {
     "each block": {},
@@ -370,26 +360,6 @@ def test_grids_bent_grids_and_clouds_with_parameters_and_scalars(latents, n_dims
 
 
 # ---------------------------------------------------------------- files
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"mixer__adaptive_poles": False},
-        {"mixer__transform": "filter", "mixer__scan_directions": "cross"},
-        {"geometry": "points", "latents": LatentAttention(position_network=True)},
-        LITERAL | {"mixer": LiteralExpansions(adaptive_poles=False)},
-    ],
-    ids=["fixed poles", "filter", "once", "literal"],
-)
-def test_files_and_pickles_give_the_same_bits(changes, tmp_path):
-    fitted = small(**changes).fit(FIELDS, FIELDS)
-    expected = fitted.predict(FIELDS)
-    fitted.save(tmp_path / "model.skop")
-    for other in (skop.load(tmp_path / "model.skop"), pickle.loads(pickle.dumps(fitted))):
-        assert type(other) is AMORegressor
-        np.testing.assert_array_equal(other.predict(FIELDS), expected)
-        assert repr(other.get_params(deep=False)) == repr(fitted.get_params(deep=False))
-
-
 def test_fixed_poles_are_drawn_from_the_seed():
     model = small(mixer__adaptive_poles=False, max_iter=1)
     first, again, other = (clone(model).set_params(random_state=seed).fit(FIELDS, FIELDS) for seed in (0, 0, 1))
@@ -399,24 +369,6 @@ def test_fixed_poles_are_drawn_from_the_seed():
 
 
 # ---------------------------------------------------------------- time
-@pytest.mark.parametrize(
-    "wrapper",
-    [
-        lambda model: RolloutRegressor(model, window=2),
-        pytest.param(lambda model: TimeConditionedRegressor(model, times=4), marks=pytest.mark.exhaustive),
-    ],
-    ids=["rollout", "times"],
-)
-def test_frames_are_predicted_step_by_step_or_with_time_as_a_parameter(wrapper):
-    """The frames of a field that grows by a tenth each step; their mean scores 0.82."""
-    first = 1 + np.random.default_rng(0).random((12, 4, 4, 1))
-    frames = first * 1.1 ** np.arange(6)
-    X, y = frames[..., :2], frames[..., 2:]
-    fitted = wrapper(small(max_iter=5, learning_rate_init=1e-2, dtype="float32")).fit(X, y)
-    assert fitted.predict(X).shape == y.shape
-    assert fitted.score(X, y) > 0.9
-
-
 # ---------------------------------------------------------------- laws
 @pytest.mark.exhaustive
 @parametrize_with_field_checks(

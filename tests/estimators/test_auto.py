@@ -184,21 +184,22 @@ def test_groups_that_cannot_be_used_are_refused(groups):
 
 
 # ---------------------------------------------------------------------- the budget
-@pytest.mark.parametrize("max_time", [10, 200, 3000])
-@pytest.mark.parametrize("number", [1, 2, 7])
-def test_the_budget_is_used_and_held_and_every_operator_has_the_same_time(budget, number, max_time):
-    candidates = [("classical", Known(0.7, seconds=1e-4)), ("other", OtherTimed(0.9))]
-    candidates += [(str(error), Timed(error)) for error in np.linspace(0.1, 0.5, number)]
-    model = AutoRegressor(candidates=candidates, max_time=max_time, verbose=False).fit(TABLE, ONES)
-    assert budget.now == pytest.approx(max_time)
-    tried, final = Timed.fits[:-1] + OtherTimed.fits, Timed.fits[-1]
-    # On the first fold, in a tenth of the budget but for what the other model takes.
-    limits = [limit for _, limit, *_ in tried]
-    assert len(limits) == number + 1
-    assert np.ptp(limits) < 1e-9
-    assert max_time / 20 <= sum(limits) <= max_time / 10
-    assert final[:2] == [0.1, pytest.approx(0.9 * max_time)]
-    assert model.results_[0]["candidate"] == "0.1"
+def test_the_budget_is_used_and_held_and_every_operator_has_the_same_time(budget, subtests):
+    for max_time in [10, 200, 3000]:
+        for number in [1, 2, 7]:
+            with subtests.test(max_time=max_time, number=number):
+                candidates = [("classical", Known(0.7, seconds=1e-4)), ("other", OtherTimed(0.9))]
+                candidates += [(str(error), Timed(error)) for error in np.linspace(0.1, 0.5, number)]
+                model = AutoRegressor(candidates=candidates, max_time=max_time, verbose=False).fit(TABLE, ONES)
+                assert budget.now == pytest.approx(max_time)
+                tried, final = Timed.fits[:-1] + OtherTimed.fits, Timed.fits[-1]
+                # On the first fold, in a tenth of the budget but for what the other model takes.
+                limits = [limit for _, limit, *_ in tried]
+                assert len(limits) == number + 1
+                assert np.ptp(limits) < 1e-9
+                assert max_time / 20 <= sum(limits) <= max_time / 10
+                assert final[:2] == [0.1, pytest.approx(0.9 * max_time)]
+                assert model.results_[0]["candidate"] == "0.1"
 
 
 class Over(Timed):
@@ -323,9 +324,10 @@ def test_a_lone_operator_that_holds_all_other_models_is_not_tried(budget):
 
 def test_weight_zero_is_leaving_out_and_errors_are_weighted():
     y = np.r_[ones := np.ones(8), 2 * ones]
-    X, weight = np.random.default_rng(0).random((16, 2)), np.tile([1.0, 3.0, 0.0, 2.0], 4)
+    X, weight = np.random.default_rng(0).random((16, 2)), np.arange(16.0) % 4 * np.repeat([1.0, 3.0], 8)
+    cv = KFold(2, shuffle=True, random_state=0)
     candidates = [("ridge", Ridge()), ("nearest", KNeighborsRegressor(1)), ("POD", PODRegressor(regressor="ridge"))]
-    model = by_epochs(*candidates, cv=KFold(2)).fit(X, y, sample_weight=weight)
+    model = by_epochs(*candidates, cv=cv).fit(X, y, sample_weight=weight)
     some, whole = weight > 0, (X, y, weight)
     other = clone(model).fit(X[some], y[some], sample_weight=weight[some])
     np.testing.assert_array_equal(model.predict(X), other.predict(X))
@@ -334,13 +336,13 @@ def test_weight_zero_is_leaving_out_and_errors_are_weighted():
     assert "takes no sample_weight" in rows["nearest"]["reason"]
     X, y, weight = X[some], y[some], weight[some]
     found = np.empty(len(y))
-    for train, valid in KFold(2).split(X):
+    for train, valid in cv.split(X):
         found[valid] = Ridge().fit(X[train], y[train], weight[train]).predict(X[valid])
     expected = np.sqrt(np.average((found - y) ** 2, weights=weight) / np.average(y**2, weights=weight))
     assert rows["ridge"]["error"] == pytest.approx(expected, rel=1e-9)
     # The same folds by the rows of all samples.
     places = np.flatnonzero(some)
-    folds = [(places[train], places[valid]) for train, valid in KFold(2).split(places)]
+    folds = [(places[train], places[valid]) for train, valid in cv.split(places)]
     other = clone(model).set_params(cv=folds).fit(*whole)
     assert other.results_[0]["error"] == rows["ridge"]["error"]
     # Weights that are all the same leave nobody out.
@@ -490,10 +492,10 @@ def test_an_interrupt_ends_the_search_and_leaves_an_earlier_fit_whole():
     np.testing.assert_array_equal(model.predict(TABLE), expected)
 
 
-@pytest.mark.parametrize("given", [[], [1], [("a", Known()), ("a", Known())], [("a", "LaMO")]])
-def test_candidates_that_are_none_are_refused(given):
-    with pytest.raises(ValueError, match=r"candidates (holds|are named)"):
-        AutoRegressor(candidates=given).fit(TABLE, ONES)
+def test_candidates_that_are_none_are_refused(subtests):
+    for given in [[], [1], [("a", Known()), ("a", Known())], [("a", "LaMO")]]:
+        with subtests.test(given=given), pytest.raises(ValueError, match=r"candidates (holds|are named)"):
+            AutoRegressor(candidates=given).fit(TABLE, ONES)
 
 
 # ---------------------------------------------------------------------- data, files and tools

@@ -1,5 +1,6 @@
 """What all operator regressors share: splits, weights, losses, precision, validation, records of a fit."""
 
+import copy
 import pickle
 import warnings
 
@@ -88,23 +89,26 @@ def test_each_target_channel_keeps_its_own_scale():
     np.testing.assert_allclose(estimator.predict(X), expected, rtol=1e-6)
 
 
-@pytest.mark.parametrize("c", [2e3, 1e6, 1e8])
-@pytest.mark.parametrize("scalars", [False, True])
 @pytest.mark.filterwarnings("ignore:the mean of y:skop.exceptions.SkopWarning")
-def test_predictions_keep_their_digits_far_from_zero(c, scalars):
+def test_predictions_keep_their_digits_far_from_zero(subtests):
     """A float32 has steps of 8 at 1e8: the network's outputs must be shifted back in double precision."""
-    X, y = make_data(12)
-    X, y = (X[:, 0, 0], y[:, 0, 0, 0]) if scalars else (X, y)
-    model = small(dtype="float32").fit(X, y + c)
-    found = model.predict(X)
-    assert len(np.unique(found)) == found.size
-    scaler = model.scalers_.scalars if scalars else model.scalers_.target
-    with torch.inference_mode():
-        batch = next(iter(model.surrogate_.loader(model._read_inputs(X)[0]).batches(len(X), np.arange(len(X)))))
-        raw = model.module_(**batch.inputs())
-    raw = (raw.scalars if scalars else raw.field).double().numpy().reshape(found.shape)
-    expected = raw * scaler.scale_.item() + (scaler.mean_.item() - c)
-    np.testing.assert_allclose(found - c, expected, atol=1e-7 * scaler.scale_.item() + 1e-15 * c)
+    for c in [2e3, 1e6, 1e8]:
+        for scalars in [False, True]:
+            with subtests.test(c=c, scalars=scalars):
+                X, y = make_data(12)
+                X, y = (X[:, 0, 0], y[:, 0, 0, 0]) if scalars else (X, y)
+                model = small(dtype="float32").fit(X, y + c)
+                found = model.predict(X)
+                assert len(np.unique(found)) == found.size
+                scaler = model.scalers_.scalars if scalars else model.scalers_.target
+                with torch.inference_mode():
+                    batch = next(
+                        iter(model.surrogate_.loader(model._read_inputs(X)[0]).batches(len(X), np.arange(len(X))))
+                    )
+                    raw = model.module_(**batch.inputs())
+                raw = (raw.scalars if scalars else raw.field).double().numpy().reshape(found.shape)
+                expected = raw * scaler.scale_.item() + (scaler.mean_.item() - c)
+                np.testing.assert_allclose(found - c, expected, atol=1e-7 * scaler.scale_.item() + 1e-15 * c)
 
 
 @pytest.mark.parametrize(("c", "dtype", "warns"), [(1e3, "float32", 0), (1e6, "float32", 1), (1e6, "float64", 0)])
@@ -161,13 +165,12 @@ def test_the_first_loss_is_that_of_the_untrained_network():
     np.testing.assert_allclose(summed.loss_curve_, [errors.sum()], rtol=1e-10)
 
 
-@pytest.mark.parametrize(
-    "loss", ["mse", "relative_l2", "relative_l2_gradient", "sobolev", RelativeL2Loss(reduction="sum")]
-)
-def test_every_loss_fits(loss):
-    X, y = make_data()
-    estimator = small(loss=loss).fit(X, y)
-    assert np.isfinite(estimator.loss_curve_).all()
+def test_every_loss_fits(subtests):
+    for loss in ["mse", "relative_l2", "relative_l2_gradient", "sobolev", RelativeL2Loss(reduction="sum")]:
+        with subtests.test(loss=loss):
+            X, y = make_data()
+            estimator = small(loss=loss).fit(X, y)
+            assert np.isfinite(estimator.loss_curve_).all()
 
 
 def test_a_loss_of_ones_own_sees_physical_units_and_the_grid():
@@ -186,6 +189,13 @@ def test_a_loss_of_ones_own_sees_physical_units_and_the_grid():
 
 
 # ---------------------------------------------------------------- weights and splits
+def test_weight_decay_makes_weights_smaller():
+    X = np.random.default_rng(0).normal(size=(8, *GRID, 1))
+    plain, decayed = (small(weight_decay=decay, learning_rate_init=0.01).fit(X, X).module_ for decay in (0.0, 5.0))
+    sizes = [sum(float(part.detach().square().sum()) for part in one.parameters()) for one in (plain, decayed)]
+    assert sizes[1] < 0.95 * sizes[0]
+
+
 def test_early_stopping_keeps_the_best_weights():
     X, y = make_data(24)
     estimator = small(
@@ -416,18 +426,19 @@ FAILURES = {
 
 
 @pytest.mark.filterwarnings("ignore::skop.exceptions.SkopWarning")
-@pytest.mark.parametrize("warm_start", [False, True])
-@pytest.mark.parametrize("name", FAILURES)
-def test_a_fit_that_fails_leaves_the_earlier_fit_whole(name, warm_start):
-    changes, error = FAILURES[name]
+def test_a_fit_that_fails_leaves_the_earlier_fit_whole(subtests):
     X, y = make_data()
-    model = small(dropout=0.5).fit(X, y)
-    expected, epochs = model.predict(X), model.n_iter_
-    with pytest.raises(error):
-        model.set_params(warm_start=warm_start, **changes).fit(X, y)
-    np.testing.assert_array_equal(model.predict(X), expected)
-    assert (model.n_iter_, len(model.loss_curve_)) == (epochs, epochs)
-    assert not model.module_.training
+    fitted = small(dropout=0.5).fit(X, y)
+    expected, epochs = fitted.predict(X), fitted.n_iter_
+    for warm_start in [False, True]:
+        for name, (changes, error) in FAILURES.items():
+            with subtests.test(warm_start=warm_start, name=name):
+                model = copy.deepcopy(fitted)
+                with pytest.raises(error):
+                    model.set_params(warm_start=warm_start, **changes).fit(X, y)
+                np.testing.assert_array_equal(model.predict(X), expected)
+                assert (model.n_iter_, len(model.loss_curve_)) == (epochs, epochs)
+                assert not model.module_.training
 
 
 def test_a_first_fit_that_fails_leaves_an_unfitted_estimator():

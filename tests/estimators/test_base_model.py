@@ -61,12 +61,13 @@ def without_network(model):
 
 
 # ---------------------------------------------------------------------- the whole and its parts
-@pytest.mark.parametrize("base", ["linear", "pod", "auto", PODRegressor(regressor=Ridge(1e-8), n_components=2)])
-def test_a_linear_map_is_found_by_the_base(linear_map, base):
-    X, y = linear_map
-    model = small(base=base, max_iter=1).fit(X[:30], y[:30])
-    assert model.base_.error < 1e-4
-    assert model.score(X[30:], y[30:]) > 1 - 1e-3
+def test_a_linear_map_is_found_by_the_base(linear_map, subtests):
+    for base in ["linear", "pod", "auto", PODRegressor(regressor=Ridge(1e-8), n_components=2)]:
+        with subtests.test(base=base):
+            X, y = linear_map
+            model = small(base=base, max_iter=1).fit(X[:30], y[:30])
+            assert model.base_.error < 1e-4
+            assert model.score(X[30:], y[30:]) > 1 - 1e-3
 
 
 def test_without_a_share_the_whole_is_the_base(linear_map):
@@ -756,6 +757,25 @@ def test_the_share_of_a_right_correction_is_one():
     np.testing.assert_allclose(share(np.zeros((20, 3)), truth, truth), 1.0)
     # The factor of least squares where the correction is too large, and nothing where it points the other way.
     np.testing.assert_allclose(share(np.zeros((20, 3)), truth * [2.0, 4.0, -1.0], truth), [0.5, 0.25, 0.0], atol=1e-12)
+
+
+def test_a_share_is_the_factor_of_least_squares_minus_its_standard_error():
+    rng = np.random.default_rng(12)
+    base, step, noise = rng.normal(size=(3, 40, 1))
+    truth, weight = base + 0.5 * step + 0.3 * noise, rng.random(40)
+    gain, size = (weight * (step * part)[:, 0] for part in (truth - base, step))
+    factor = gain.sum() / size.sum()
+    # That of a ratio of sums over independent samples.
+    freedom = 1 - np.sum((size / size.sum()) ** 2)
+    error = np.sqrt(np.sum((gain - factor * size) ** 2) / freedom) / size.sum()
+    np.testing.assert_allclose(share(base, base + step, truth, weight), factor - error, rtol=1e-10)
+
+
+def test_samples_are_predicted_by_the_folds_that_have_not_seen_them():
+    X = np.random.default_rng(13).uniform(-1, 1, (23, 2))
+    base = skop.LawRegressor(PODRegressor(regressor="ridge"))
+    # A linear map is found without any of the samples; with predictions of other samples the error would be about 1.
+    assert small(base=base, max_iter=1).fit(X, X @ [1.0, 2.0]).base_.error < 1e-3
 
 
 def test_one_sample_decides_no_share():

@@ -250,25 +250,31 @@ def weighted_samples(form, seed=0):
     return X, y + 0.1 * generator.normal(size=y.shape), generator.integers(0, 4, n)
 
 
-@pytest.mark.parametrize("form", ["line", "parameters", "points", "fields"])
-def test_a_weight_is_a_number_of_copies_of_a_sample(form):
-    X, y, weight = weighted_samples(form)
-    copies = np.random.default_rng(1).permutation(np.repeat(np.arange(24), weight))
-    suited = {"line": ["akima"], "parameters": ["polynomial"]}.get(form, [])
-    for regressor in ("auto", "mean", "ridge", "rbf", Ridge(alpha=0.1), *suited):
-        models = [
-            PODRegressor(regressor=regressor).fit(*given)
-            for given in ((X, y, weight), (X[copies], y[copies]), (X, y, 3.7 * weight), (X[weight > 0], y[weight > 0]))
-        ]
-        same, plain = models[:3], models[3].predict(X)
-        weighted, repeated, scaled = (model.predict(X) for model in same)
-        np.testing.assert_allclose(repeated, weighted, rtol=1e-7, atol=1e-8)
-        np.testing.assert_allclose(scaled, weighted, rtol=1e-7, atol=1e-8)
-        if regressor not in ("rbf", "akima"):  # these may go through all samples
-            assert np.abs(plain - weighted).max() > 1e-4
-        if isinstance(regressor, str):
-            errors = [model.leave_one_out_error_ for model in same]
-            np.testing.assert_allclose(errors, errors[0], rtol=1e-6)
+def test_a_weight_is_a_number_of_copies_of_a_sample(subtests):
+    for form in ["line", "parameters", "points", "fields"]:
+        with subtests.test(form):
+            X, y, weight = weighted_samples(form)
+            copies = np.random.default_rng(1).permutation(np.repeat(np.arange(24), weight))
+            suited = {"line": ["akima"], "parameters": ["polynomial"]}.get(form, [])
+            for regressor in ("auto", "mean", "ridge", "rbf", Ridge(alpha=0.1), *suited):
+                models = [
+                    PODRegressor(regressor=regressor).fit(*given)
+                    for given in (
+                        (X, y, weight),
+                        (X[copies], y[copies]),
+                        (X, y, 3.7 * weight),
+                        (X[weight > 0], y[weight > 0]),
+                    )
+                ]
+                same, plain = models[:3], models[3].predict(X)
+                weighted, repeated, scaled = (model.predict(X) for model in same)
+                np.testing.assert_allclose(repeated, weighted, rtol=1e-7, atol=1e-8)
+                np.testing.assert_allclose(scaled, weighted, rtol=1e-7, atol=1e-8)
+                if regressor not in ("rbf", "akima"):  # these may go through all samples
+                    assert np.abs(plain - weighted).max() > 1e-4
+                if isinstance(regressor, str):
+                    errors = [model.leave_one_out_error_ for model in same]
+                    np.testing.assert_allclose(errors, errors[0], rtol=1e-6)
 
 
 @pytest.mark.parametrize("form", ["parameters", "fields"])
@@ -445,6 +451,19 @@ def test_the_spread_of_one_kernel_has_the_size_of_the_left_out_residuals_at_ever
     assert mean.shape == spread.shape == y.shape
 
 
+def test_the_spread_holds_what_the_components_leave_out():
+    generator = np.random.default_rng(0)
+    X, noise = generator.uniform(-1, 1, (20, 1)), generator.normal(size=20)
+    seen = np.column_stack([np.ones(20), X])
+    noise -= seen @ np.linalg.lstsq(seen, noise)[0]
+    y = X * [1.0, 2.0, 0.0, 0.0] + 0.1 * noise[:, np.newaxis] * [0.0, 0.0, 1.0, -2.0]
+    model = PODRegressor(regressor="ridge", n_components=1).fit(X, (np.arange(4.0)[:, np.newaxis], y[..., np.newaxis]))
+    _, (_, spread) = model.predict(X, return_std=True)
+    np.testing.assert_allclose(
+        spread[:, 2:, 0] / noise.std(), np.tile([0.1, 0.2], (20, 1)) * np.sqrt(21 / 19), rtol=1e-3
+    )
+
+
 def test_the_spread_at_other_points_lies_between_those_of_the_points():
     X = RANDOM.uniform(-1, 1, (20, 2))
     points = np.linspace(0, 1, 6)[:, None]
@@ -535,16 +554,19 @@ CURVES = {
 }
 
 
-@pytest.mark.parametrize("kind", CURVES)
-@pytest.mark.parametrize("n_samples", [16, 48])
-def test_over_one_parameter_it_is_near_the_best_interpolation(kind, n_samples):
-    params, new = np.linspace(0, 1, n_samples)[:, None], np.linspace(0.01, 0.99, 150)[:, None]
-    y, truth = (CURVES[kind](rows) for rows in (params, new))
-    by_hand = [interpolation(params[:, 0], y)(new[:, 0]) for interpolation in (make_interp_spline, CubicSpline)]
-    by_hand.append(make_interp_spline(params[:, 0], y, k=1)(new[:, 0]))
-    found = PODRegressor().fit(params, FieldSet(PLACES[:, None], y[..., None])).predict(new).values[..., 0]
-    errors = [relative_l2_error(truth[..., None], part[..., None]) for part in (found, *by_hand)]
-    assert errors[0] < 1.5 * min(errors[1:])
+def test_over_one_parameter_it_is_near_the_best_interpolation(subtests):
+    for kind in CURVES:
+        for n_samples in [16, 48]:
+            with subtests.test(kind=kind, n_samples=n_samples):
+                params, new = np.linspace(0, 1, n_samples)[:, None], np.linspace(0.01, 0.99, 150)[:, None]
+                y, truth = (CURVES[kind](rows) for rows in (params, new))
+                by_hand = [
+                    interpolation(params[:, 0], y)(new[:, 0]) for interpolation in (make_interp_spline, CubicSpline)
+                ]
+                by_hand.append(make_interp_spline(params[:, 0], y, k=1)(new[:, 0]))
+                found = PODRegressor().fit(params, FieldSet(PLACES[:, None], y[..., None])).predict(new).values[..., 0]
+                errors = [relative_l2_error(truth[..., None], part[..., None]) for part in (found, *by_hand)]
+                assert errors[0] < 1.5 * min(errors[1:])
 
 
 def akima(params, values):

@@ -132,16 +132,17 @@ def test_a_fitted_estimator_keeps_no_context_and_pickles():
     np.testing.assert_array_equal(restored.predict(X), estimator.predict(X))
 
 
-@pytest.mark.parametrize(("verbose", "lines"), [("auto", 0), (0, 0), (False, 0), (1, 1), (2, 3)])
-def test_verbosity_where_nobody_watches(verbose, lines, capfd):
-    small(verbose=verbose, max_iter=3).fit(X, Y)
-    printed = capfd.readouterr()
-    assert printed.out == ""
-    assert printed.err.count("\n") == lines
-    if lines > 1:
-        assert "LaMORegressor  33% epoch 1  loss " in printed.err
-    if lines:
-        assert "LaMORegressor 100% epoch 3  loss " in printed.err
+def test_verbosity_where_nobody_watches(capfd, subtests):
+    for verbose, lines in [("auto", 0), (0, 0), (False, 0), (1, 1), (2, 3)]:
+        with subtests.test(verbose=verbose):
+            small(verbose=verbose, max_iter=3).fit(X, Y)
+            printed = capfd.readouterr()
+            assert printed.out == ""
+            assert printed.err.count("\n") == lines
+            if lines > 1:
+                assert "LaMORegressor  33% epoch 1  loss " in printed.err
+            if lines:
+                assert "LaMORegressor 100% epoch 3  loss " in printed.err
 
 
 def test_validation_is_part_of_the_line(capfd):
@@ -199,11 +200,12 @@ def test_what_would_shorten_a_long_fit_is_what_its_network_has(seconds_of_batche
     assert "up to about" in printed
 
 
-@pytest.mark.parametrize("params", [{"verbose": 0}, {"verbose": False}, {"max_time": 400.0}, {"max_iter": 25}])
-def test_a_fit_that_is_short_or_told_to_be_silent_says_nothing(seconds_of_batches, capfd, params):
-    seconds_of_batches(1.0)
-    long(**params).fit(X, Y)
-    assert capfd.readouterr().err == ""
+def test_a_fit_that_is_short_or_told_to_be_silent_says_nothing(seconds_of_batches, capfd, subtests):
+    for params in [{"verbose": 0}, {"verbose": False}, {"max_time": 400.0}, {"max_iter": 25}]:
+        with subtests.test(params=params):
+            seconds_of_batches(1.0)
+            long(**params).fit(X, Y)
+            assert capfd.readouterr().err == ""
 
 
 def test_a_long_fit_that_nobody_watches_says_nothing(seconds_of_batches, monkeypatch, capfd):

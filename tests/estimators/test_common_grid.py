@@ -40,23 +40,24 @@ def flat(found):
     return np.concatenate(found.to_list())
 
 
-@pytest.mark.parametrize("spread", [0, 8], ids=["as many points", "ragged"])
-@pytest.mark.parametrize("regressor", ["auto", "ridge"])
-def test_fields_linear_in_coordinates_and_parameters_are_exact(spread, regressor):
-    X, y = linear_data(spread=spread)
-    new, truth = linear_data(6, seed=1, spread=spread)
-    model = PODRegressor(regressor=regressor).fit(X, y)
-    assert model.resampling_error_ < 1e-12
-    assert not model.spec_.resampler.distance
-    found = model.predict(new)
-    assert_allclose(flat(found), flat(truth), atol=1e-5)
-    assert found.channel_names == truth.channel_names
-    # At any points, by the grid and not by way of the points of X.
-    query = places(6, seed=2)
-    assert_allclose(flat(model.predict(new, coords=query)), flat(planes(query, new.params)), atol=1e-5)
-    mean, spread = model.predict(new, coords=query, return_std=True)
-    assert [part.shape for part in spread.to_list()] == [part.shape for part in mean.to_list()]
-    assert (flat(spread) >= 0).all()
+def test_fields_linear_in_coordinates_and_parameters_are_exact(subtests):
+    for label, spread in {"as many points": 0, "ragged": 8}.items():
+        for regressor in ["auto", "ridge"]:
+            with subtests.test(label, regressor=regressor):
+                X, y = linear_data(spread=spread)
+                new, truth = linear_data(6, seed=1, spread=spread)
+                model = PODRegressor(regressor=regressor).fit(X, y)
+                assert model.resampling_error_ < 1e-12
+                assert not model.spec_.resampler.distance
+                found = model.predict(new)
+                assert_allclose(flat(found), flat(truth), atol=1e-5)
+                assert found.channel_names == truth.channel_names
+                # At any points, by the grid and not by way of the points of X.
+                query = places(6, seed=2)
+                assert_allclose(flat(model.predict(new, coords=query)), flat(planes(query, new.params)), atol=1e-5)
+                mean, spread = model.predict(new, coords=query, return_std=True)
+                assert [part.shape for part in spread.to_list()] == [part.shape for part in mean.to_list()]
+                assert (flat(spread) >= 0).all()
 
 
 def test_the_order_of_the_points_of_a_sample_changes_nothing():

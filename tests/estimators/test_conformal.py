@@ -27,6 +27,7 @@ from skop import (
     PODRegressor,
     RolloutRegressor,
 )
+from skop.estimators.uncertainty._scores import masses
 from skop.exceptions import FieldDataError
 
 pytestmark = pytest.mark.filterwarnings("ignore::skop.exceptions.ExtrapolationWarning")
@@ -223,6 +224,15 @@ def test_weights_make_up_for_a_shift_of_the_inputs():
     assert np.mean(shares[False]) < 0.88
 
 
+def test_samples_of_a_group_share_the_mass_of_one():
+    """A new group counts as the heaviest; weights of a group are those of its samples in the mean."""
+    weight = np.array([1.0, 3.0, 2.0, 5.0, 5.0, 5.0])
+    mass, rest, heaviest = masses(6, weight, np.array([0, 0, 1, 2, 2, 2]))
+    np.testing.assert_allclose(mass, np.array([0.5, 1.5, 2.0, 5 / 3, 5 / 3, 5 / 3]) / 14)
+    assert (rest, heaviest) == (pytest.approx(5 / 14), 5.0)
+    np.testing.assert_allclose(masses(3, None, None)[0], 1 / 4)
+
+
 def test_samples_of_weight_zero_are_not_used():
     rng = np.random.default_rng(8)
     X, y = rng.random((60, 2)), rng.standard_normal(60)
@@ -272,26 +282,38 @@ def test_the_weight_of_a_new_sample_enters_the_quantile(tmp_path):
     np.testing.assert_array_equal([part[5] for part in band.predict_interval(X[:6])], [mean[5], lower[5], upper[5]])
 
 
-@pytest.mark.parametrize("guarantee", ["pointwise", "simultaneous"])
-@pytest.mark.parametrize("ragged", [False, True])
-@pytest.mark.parametrize("method", ["split", "cv+"])
-def test_weights_of_new_samples_on_fields(method, ragged, guarantee):
+def test_weights_of_new_samples_on_fields(subtests):
     """Each sample has the band it would have if all had its weight, and heavier ones are wider."""
-    rng = np.random.default_rng(24)
-    inputs = clouds(rng.integers(3, 6, 60)) if ragged else runs(rng, 60)[0]
-    targets = as_fields(inputs, rng.standard_normal((len(inputs.coords), 2)) if ragged else runs(rng, 60)[1])
-    options = {"method": method, "cv": 3, "coverage": 0.6, "guarantee": guarantee, "calibration_size": 0.5}
-    band = ConformalRegressor(MeanFieldRegressor(), random_state=0, **options).fit(inputs, targets)
-    weight = np.array([0.0, 2.0, 6.0])
-    found = [part.to_list() for part in band.predict_interval(inputs[:3], sample_weight=weight)]
-    for row, one in enumerate(weight):
-        alone = [part.to_list()[row] for part in band.predict_interval(inputs[:3], sample_weight=np.full(3, one))]
-        np.testing.assert_array_equal([part[row] for part in found], alone)
-    usual = [part.to_list() for part in band.predict_interval(inputs[:3])]
-    same = [part.to_list() for part in band.predict_interval(inputs[:3], sample_weight=np.ones(3))]
-    np.testing.assert_allclose(np.concatenate(same[2]), np.concatenate(usual[2]), rtol=1e-6)
-    assert (found[2][0] < usual[2][0]).any()
-    assert (found[2][2] > usual[2][2]).any()
+    for guarantee in ["pointwise", "simultaneous"]:
+        for ragged in [False, True]:
+            for method in ["split", "cv+"]:
+                with subtests.test(guarantee=guarantee, ragged=ragged, method=method):
+                    rng = np.random.default_rng(24)
+                    inputs = clouds(rng.integers(3, 6, 60)) if ragged else runs(rng, 60)[0]
+                    targets = as_fields(
+                        inputs, rng.standard_normal((len(inputs.coords), 2)) if ragged else runs(rng, 60)[1]
+                    )
+                    options = {
+                        "method": method,
+                        "cv": 3,
+                        "coverage": 0.6,
+                        "guarantee": guarantee,
+                        "calibration_size": 0.5,
+                    }
+                    band = ConformalRegressor(MeanFieldRegressor(), random_state=0, **options).fit(inputs, targets)
+                    weight = np.array([0.0, 2.0, 6.0])
+                    found = [part.to_list() for part in band.predict_interval(inputs[:3], sample_weight=weight)]
+                    for row, one in enumerate(weight):
+                        alone = [
+                            part.to_list()[row]
+                            for part in band.predict_interval(inputs[:3], sample_weight=np.full(3, one))
+                        ]
+                        np.testing.assert_array_equal([part[row] for part in found], alone)
+                    usual = [part.to_list() for part in band.predict_interval(inputs[:3])]
+                    same = [part.to_list() for part in band.predict_interval(inputs[:3], sample_weight=np.ones(3))]
+                    np.testing.assert_allclose(np.concatenate(same[2]), np.concatenate(usual[2]), rtol=1e-6)
+                    assert (found[2][0] < usual[2][0]).any()
+                    assert (found[2][2] > usual[2][2]).any()
 
 
 @pytest.mark.exhaustive
@@ -403,25 +425,23 @@ def small(**params):
 GRIDS = np.random.default_rng(11).random((24, 4, 4, 1))
 
 
-@pytest.mark.parametrize(
-    ("estimator", "options"),
-    [
+def test_estimators_on_grids(tmp_path, subtests):
+    for estimator, options in [
         (small(), {}),
         (EnsembleRegressor(small(), n_members=2), {"scale": "spread"}),
         (AutoRegressor(candidates=[("POD", PODRegressor())], max_time=None, cv=2), {"method": "cv+", "cv": 2}),
         (RolloutRegressor(PODRegressor(regressor="ridge"), window=1), {"guarantee": "simultaneous"}),
-    ],
-)
-def test_estimators_on_grids(estimator, options, tmp_path):
-    band = ConformalRegressor(estimator, coverage=0.6, random_state=0, **options).fit(GRIDS, GRIDS[..., 0])
-    mean, lower, upper = band.predict_interval(GRIDS[:3])
-    assert mean.shape == lower.shape == upper.shape == (3, 4, 4)
-    assert (lower <= upper).all()
-    np.testing.assert_array_equal(mean, band.predict(GRIDS[:3]))
-    again = clone(band).fit(GRIDS, GRIDS[..., 0]).predict_interval(GRIDS[:3])
-    np.testing.assert_array_equal(again, (mean, lower, upper))
-    band.save(tmp_path / "band.skop")
-    np.testing.assert_array_equal(skop.load(tmp_path / "band.skop").predict_interval(GRIDS[:3]), again)
+    ]:
+        with subtests.test(estimator=estimator, options=options):
+            band = ConformalRegressor(estimator, coverage=0.6, random_state=0, **options).fit(GRIDS, GRIDS[..., 0])
+            mean, lower, upper = band.predict_interval(GRIDS[:3])
+            assert mean.shape == lower.shape == upper.shape == (3, 4, 4)
+            assert (lower <= upper).all()
+            np.testing.assert_array_equal(mean, band.predict(GRIDS[:3]))
+            again = clone(band).fit(GRIDS, GRIDS[..., 0]).predict_interval(GRIDS[:3])
+            np.testing.assert_array_equal(again, (mean, lower, upper))
+            band.save(tmp_path / "band.skop")
+            np.testing.assert_array_equal(skop.load(tmp_path / "band.skop").predict_interval(GRIDS[:3]), again)
 
 
 def models_to_freeze():
@@ -437,18 +457,19 @@ def models_to_freeze():
     }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", list(models_to_freeze()))
-def test_fitted_estimators_are_calibrated_as_they_are(name, tmp_path):
-    model, X, y = models_to_freeze()[name]
-    model.fit(X, y)
-    band = ConformalRegressor(FrozenEstimator(model), coverage=0.5, random_state=0).fit(X, y)
-    found = band.predict_interval(X[:3])
-    expected = model.predict(X[:3])
-    last = (lambda part: part[1]) if isinstance(expected, tuple) else np.asarray
-    np.testing.assert_allclose(last(found[0]), last(expected), rtol=1e-6)
-    band.save(tmp_path / "band.skop")
-    for part, loaded in zip(found, skop.load(tmp_path / "band.skop").predict_interval(X[:3]), strict=True):
-        np.testing.assert_array_equal(last(part), last(loaded))
+def test_fitted_estimators_are_calibrated_as_they_are(tmp_path, subtests):
+    for name in list(models_to_freeze()):
+        with subtests.test(name):
+            model, X, y = models_to_freeze()[name]
+            model.fit(X, y)
+            band = ConformalRegressor(FrozenEstimator(model), coverage=0.5, random_state=0).fit(X, y)
+            found = band.predict_interval(X[:3])
+            expected = model.predict(X[:3])
+            last = (lambda part: part[1]) if isinstance(expected, tuple) else np.asarray
+            np.testing.assert_allclose(last(found[0]), last(expected), rtol=1e-6)
+            band.save(tmp_path / "band.skop")
+            for part, loaded in zip(found, skop.load(tmp_path / "band.skop").predict_interval(X[:3]), strict=True):
+                np.testing.assert_array_equal(last(part), last(loaded))
 
 
 def test_fitted_estimators_get_the_names_of_columns():

@@ -98,6 +98,10 @@ def test_a_time_limit_is_the_total_if_it_ends_the_fit(max_time, total, n_epochs)
     cost = CostEstimate.of_epochs(EpochCost(10.0, 5, 1), 40, max_time, {"patches__size=4": 9.5})
     assert (cost.total_seconds, cost.n_epochs) == (total, n_epochs)
     assert cost.savings == ({"max_time=60": 60.0} if total > 60 else {})
+    # A base is fitted before the epochs, whatever their settings.
+    over_base = CostEstimate.of_epochs(EpochCost(10.0, 5, 1), 40, max_time, {"patches__size=4": 4.0}, before=5.0)
+    assert over_base.total_seconds == {None: 405.0, 35.0: 35.0, 3600.0: 405.0}[max_time]
+    assert over_base.savings.get("patches__size=4") == (None if max_time == 35.0 else 165.0)
 
 
 def test_a_table_and_early_stopping_and_weights():
@@ -149,13 +153,13 @@ def test_errors_are_those_of_a_fit():
         small(weight_decay=-1.0).estimate_cost(X, X)
 
 
-@pytest.mark.parametrize(
-    ("memory", "words"), [(2_340_000_000, "2.3 GB"), (812_000_000, "812 MB"), (2_340_000, "2.3 MB"), (0, "0.1 MB")]
-)
-def test_memory_in_words(memory, words):
-    assert (
-        str(CostEstimate(0.02, 1, 0.02, memory, {})) == f"1 epoch of about 20 ms, 20 ms in all; about {words} of memory"
-    )
+def test_memory_in_words(subtests):
+    for memory, words in [(2_340_000_000, "2.3 GB"), (812_000_000, "812 MB"), (2_340_000, "2.3 MB"), (0, "0.1 MB")]:
+        with subtests.test(memory=memory):
+            assert (
+                str(CostEstimate(0.02, 1, 0.02, memory, {}))
+                == f"1 epoch of about 20 ms, 20 ms in all; about {words} of memory"
+            )
 
 
 def test_the_estimate_is_public():

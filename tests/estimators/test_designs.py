@@ -187,11 +187,10 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize("name", list(REFUSED))
-def test_refused(name, runs):
-    make, options, words = REFUSED[name]
-    with pytest.raises(FieldDataError, match=words):
-        small().fit(*make(), **options)
+def test_refused(runs, subtests):
+    for name, (make, options, words) in REFUSED.items():
+        with subtests.test(name), pytest.raises(FieldDataError, match=words):
+            small().fit(*make(), **options)
 
 
 def test_a_series_beside_a_pattern_is_matched_by_name(runs):
@@ -408,7 +407,7 @@ def test_names_of_scalars_outlive_a_model_file(tmp_path):
 
 def test_tools_of_scikit_learn_take_named_scalars():
     y = TABLE["load"] * 2
-    member = PODRegressor()
+    member = PODRegressor(regressor="ridge")
     plain = cross_val_predict(member, TABLE, y.to_numpy(), cv=3)
     np.testing.assert_array_equal(cross_val_predict(member, TABLE, y, cv=3), plain)
     np.testing.assert_array_equal(

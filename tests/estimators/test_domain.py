@@ -2,6 +2,7 @@
 
 import re
 import warnings
+from functools import partial
 
 import numpy as np
 import pytest
@@ -85,39 +86,35 @@ SILENT = {
 
 
 @pytest.mark.filterwarnings("ignore::skop.exceptions.ResolutionWarning")
-@pytest.mark.parametrize("name", REFUSED)
-def test_grids_with_another_meaning_of_their_axes_are_refused(model, name):
-    X, message = REFUSED[name]
-    with pytest.raises(FieldDataError, match=message):
-        model.predict(X)
+def test_grids_with_another_meaning_of_their_axes_are_refused(model, subtests):
+    for name, (X, message) in REFUSED.items():
+        with subtests.test(name), pytest.raises(FieldDataError, match=message):
+            model.predict(X)
 
 
-@pytest.mark.parametrize("name", WARNED)
-def test_other_grids_are_named_once(model, name):
-    points, message = WARNED[name]
-    X = on(points)
-    calls = (lambda: model.predict(X), lambda: model.score(X, X), lambda: model.predict(X, coords=X.coords[..., :3, :]))
-    for call in calls:
-        (said,) = said_of(call)
-        assert re.search(message, said), said
+def test_other_grids_are_named_once(model, subtests):
+    for name, (points, message) in WARNED.items():
+        X = on(points)
+        for method, arguments in (("predict", (X,)), ("score", (X, X)), ("predict", (X, X.coords[..., :3, :]))):
+            with subtests.test(name, method=method):
+                (said,) = said_of(partial(getattr(model, method), *arguments))
+                assert re.search(message, said), said
 
 
-@pytest.mark.parametrize("name", SILENT)
-def test_the_grid_of_the_fit_and_finer_ones_are_silent(model, name):
-    assert said_of(lambda: model.predict(SILENT[name])) == []
+def test_the_grid_of_the_fit_and_finer_ones_are_silent(model):
+    assert not {name: said for name, X in SILENT.items() if (said := said_of(partial(model.predict, X)))}
 
 
-@pytest.mark.parametrize("count", [2, 3])
 @pytest.mark.parametrize("offset", [0.0, 0.5])
-def test_grids_without_end_points_may_be_refined(count, offset):
+def test_grids_without_end_points_may_be_refined(offset):
     """Periodic grids end one step early, and centres of cells begin half a step late."""
 
     def cells(n):
         axes = [(np.arange(size) + offset) / size for size in (6 * n, 5 * n)]
-        return np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, 2)
+        return on(np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, 2), (6 * n, 5 * n))
 
-    model = small().fit(on(cells(1)), on(cells(1)))
-    assert said_of(lambda: model.predict(on(cells(count), (6 * count, 5 * count)))) == []
+    model = small().fit(cells(1), cells(1))
+    assert said_of(lambda: [model.predict(cells(count)) for count in (2, 3)]) == []
 
 
 def test_axes_in_another_order_than_the_coordinates_are_as_good_if_the_fit_had_them():

@@ -78,29 +78,30 @@ def test_more_points_than_there_are_change_nothing():
     assert losses[1] == pytest.approx(losses[0], rel=1e-5)
 
 
-@pytest.mark.parametrize("loss", ["relative_l2", "mse"])
-@pytest.mark.parametrize("form", ["own", "shared", "scalars", "both", "grid", "weights", "early"])
-def test_draws_of_all_kinds(form, loss):
-    generator = np.random.default_rng(0)
-    points, values = generator.random((5, 30, 2)), 1 + generator.random((5, 30, 1))
-    options, fitting = {"training__subsample_points": 8, "loss": loss}, {}
-    X, y = FieldSet(points, values), FieldSet(points, values)
-    if form == "shared":
-        X = y = FieldSet(points[0], values)
-    elif form == "scalars":
-        y = np.arange(5.0)
-    elif form == "both":
-        y = y.with_params(np.arange(5.0)[:, None])
-    elif form == "grid":
-        X = y = 1 + generator.random((5, 6, 5, 1))
-        options["geometry"] = "points"
-    elif form == "weights":
-        fitting = {"sample_weight": [1, 0, 1, 2, 1]}
-    elif form == "early":
-        options |= {"early_stopping": True, "training__validation_fraction": 0.4}
-    model = small(**options).fit(X, y, **fitting)
-    assert np.isfinite(model.loss_curve_).all()
-    assert np.isfinite(model.score(X, y))
+def test_draws_of_all_kinds(subtests):
+    for loss in ["relative_l2", "mse"]:
+        for form in ["own", "shared", "scalars", "both", "grid", "weights", "early"]:
+            with subtests.test(loss=loss, form=form):
+                generator = np.random.default_rng(0)
+                points, values = generator.random((5, 30, 2)), 1 + generator.random((5, 30, 1))
+                options, fitting = {"training__subsample_points": 8, "loss": loss}, {}
+                X, y = FieldSet(points, values), FieldSet(points, values)
+                if form == "shared":
+                    X = y = FieldSet(points[0], values)
+                elif form == "scalars":
+                    y = np.arange(5.0)
+                elif form == "both":
+                    y = y.with_params(np.arange(5.0)[:, None])
+                elif form == "grid":
+                    X = y = 1 + generator.random((5, 6, 5, 1))
+                    options["geometry"] = "points"
+                elif form == "weights":
+                    fitting = {"sample_weight": [1, 0, 1, 2, 1]}
+                elif form == "early":
+                    options |= {"early_stopping": True, "training__validation_fraction": 0.4}
+                model = small(**options).fit(X, y, **fitting)
+                assert np.isfinite(model.loss_curve_).all()
+                assert np.isfinite(model.score(X, y))
 
 
 def test_draws_of_a_grid_are_refused():
@@ -188,13 +189,12 @@ def test_scaling_is_saved(mode, tmp_path):
     np.testing.assert_array_equal(flat(skop.load(tmp_path / "model.skop").predict(X)), flat(model.predict(X)))
 
 
-@pytest.mark.parametrize(
-    "name", ["scaling__coords", "scaling__params", "training__scalar_weight", "training__subsample_points"]
-)
-def test_unknown_values_are_refused(name):
-    X, y = samples()
-    with pytest.raises(ValueError, match=name.rpartition("__")[2]):
-        small(**{name: -1}).fit(X, y)
+def test_unknown_values_are_refused(subtests):
+    for name in ["scaling__coords", "scaling__params", "training__scalar_weight", "training__subsample_points"]:
+        with subtests.test(name):
+            X, y = samples()
+            with pytest.raises(ValueError, match=name.rpartition("__")[2]):
+                small(**{name: -1}).fit(X, y)
 
 
 @pytest.mark.parametrize("mode", ["standard", None])

@@ -41,29 +41,28 @@ def lamo(**options):
     return LaMORegressor(**SMALL | options)
 
 
-@pytest.mark.parametrize("estimator", [lamo(base="auto"), PODRegressor(), MeanFieldRegressor()])
-@pytest.mark.parametrize(
-    ("x_unit", "y_unit", "words"),
-    [
-        (1e200, 1, r"Input X contains .* in sample \d+, channel 0, whose square is too large"),
-        (1, 1e200, "Input y contains .* whose square is too large"),
-        (1e-200, 1, "Input X contains numbers up to .* only, whose squares are too small"),
-        (1, 1e-310, "Input y contains numbers up to .* only"),
-    ],
-)
-def test_squares_must_be_numbers(estimator, x_unit, y_unit, words):
+def test_squares_must_be_numbers(subtests):
     """Beyond 1e150 predictions were infinite or NaN with a RuntimeWarning of NumPy, or linear algebra failed."""
-    with pytest.raises(FieldDataError, match=words):
-        estimator.fit(X * x_unit, X * y_unit)
+    for estimator in [lamo(base="auto"), PODRegressor(), MeanFieldRegressor()]:
+        for x_unit, y_unit, words in [
+            (1e200, 1, r"Input X contains .* in sample \d+, channel 0, whose square is too large"),
+            (1, 1e200, "Input y contains .* whose square is too large"),
+            (1e-200, 1, "Input X contains numbers up to .* only, whose squares are too small"),
+            (1, 1e-310, "Input y contains numbers up to .* only"),
+        ]:
+            case = subtests.test(estimator=estimator, x_unit=x_unit, y_unit=y_unit)
+            with case, pytest.raises(FieldDataError, match=words):
+                estimator.fit(X * x_unit, X * y_unit)
 
 
-@pytest.mark.parametrize("estimator", [lamo(base="auto"), PODRegressor(), MeanFieldRegressor()])
-@pytest.mark.parametrize("unit", [1e-140, 1e140])
-def test_predictions_do_not_depend_on_the_unit_of_x(estimator, unit):
+def test_predictions_do_not_depend_on_the_unit_of_x(subtests):
     """Within this range all of it works: powers of two change no digit."""
-    unit = 2.0 ** np.round(np.log2(unit))
-    expected = estimator.fit(X, X).predict(X)
-    np.testing.assert_allclose(estimator.fit(X * unit, X).predict(X * unit), expected, rtol=1e-4, atol=1e-5)
+    for estimator in [lamo(base="auto"), PODRegressor(), MeanFieldRegressor()]:
+        for unit in [1e-140, 1e140]:
+            with subtests.test(estimator=estimator, unit=unit):
+                unit = 2.0 ** np.round(np.log2(unit))
+                expected = estimator.fit(X, X).predict(X)
+                np.testing.assert_allclose(estimator.fit(X * unit, X).predict(X * unit), expected, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("unit", [1e-40, 1e39])
@@ -81,17 +80,18 @@ def test_largest_single_numbers_with_scaling_by_point():
         lamo(scaling=ScalingOptions(inputs="point", targets="point")).fit(signs, signs)
 
 
-@pytest.mark.parametrize("size", [1e200, 1e300])
-@pytest.mark.parametrize("estimator", [lamo(), PODRegressor(), MeanFieldRegressor()])
-def test_fill_values_in_predictions(estimator, size):
+def test_fill_values_in_predictions(subtests):
     """A prediction refuses what a fit refuses; values up to there give a finite number or an error with the sample."""
-    fitted, changed = estimator.fit(X, X), X.copy()
-    changed[3, 2, 1, 0] = size
-    with pytest.raises(FieldDataError, match=r"in sample 3, channel 0, whose square"):
-        fitted.predict(changed)
-    changed[3, 2, 1, 0] = 9.97e36
-    with contextlib.suppress(NonFinitePredictionError):
-        assert np.isfinite(fitted.predict(changed)).all()
+    for size in [1e200, 1e300]:
+        for estimator in [lamo(), PODRegressor(), MeanFieldRegressor()]:
+            with subtests.test(size=size, estimator=estimator):
+                fitted, changed = estimator.fit(X, X), X.copy()
+                changed[3, 2, 1, 0] = size
+                with pytest.raises(FieldDataError, match=r"in sample 3, channel 0, whose square"):
+                    fitted.predict(changed)
+                changed[3, 2, 1, 0] = 9.97e36
+                with contextlib.suppress(NonFinitePredictionError):
+                    assert np.isfinite(fitted.predict(changed)).all()
 
 
 @pytest.mark.parametrize("estimator", [lamo(), PODRegressor(), MeanFieldRegressor()])

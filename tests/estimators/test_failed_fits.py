@@ -127,21 +127,21 @@ MODELS = {
 
 
 @pytest.mark.filterwarnings("ignore::skop.exceptions.SkopWarning")
-@pytest.mark.parametrize("name", MODELS)
-def test_a_fit_that_fails_leaves_the_earlier_fit_whole(name):
-    model, changes, error = MODELS[name]
-    y = np.stack([TABLE["a"], TABLE["b"] + TABLE["a"], TABLE["c"]], axis=1)
-    if name.startswith("rollout"):
-        model.set_params(n_steps=3)
-    model.fit(TABLE, y)
-    expected, before = model.predict(TABLE), dict(vars(model))
-    with pytest.raises(error):
-        model.set_params(**changes).fit(OTHER, np.tile(y, 2))
-    after = dict(vars(model))
-    for fitted in (kept for kept in before if kept.endswith("_")):
-        assert after[fitted] is before[fitted], fitted
-    assert {kept for kept in after if kept.endswith("_")} == {kept for kept in before if kept.endswith("_")}
-    np.testing.assert_array_equal(model.predict(TABLE), expected)
+def test_a_fit_that_fails_leaves_the_earlier_fit_whole(subtests):
+    for name, (model, changes, error) in MODELS.items():
+        with subtests.test(name):
+            y = np.stack([TABLE["a"], TABLE["b"] + TABLE["a"], TABLE["c"]], axis=1)
+            if name.startswith("rollout"):
+                model.set_params(n_steps=3)
+            model.fit(TABLE, y)
+            expected, before = model.predict(TABLE), dict(vars(model))
+            with pytest.raises(error):
+                model.set_params(**changes).fit(OTHER, np.tile(y, 2))
+            after = dict(vars(model))
+            for fitted in (kept for kept in before if kept.endswith("_")):
+                assert after[fitted] is before[fitted], fitted
+            assert {kept for kept in after if kept.endswith("_")} == {kept for kept in before if kept.endswith("_")}
+            np.testing.assert_array_equal(model.predict(TABLE), expected)
 
 
 def test_a_first_fit_that_fails_leaves_no_fit():

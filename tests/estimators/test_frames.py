@@ -125,31 +125,36 @@ ASKED = [
 
 
 @pytest.mark.filterwarnings("ignore::skop.exceptions.ExtrapolationWarning")
-@pytest.mark.parametrize(("fields", "asked", "expected"), ASKED)
-def test_other_numbers_of_frames_are_named_on_meshes(fields, asked, expected, tmp_path):
+def test_other_numbers_of_frames_are_named_on_meshes(tmp_path, subtests):
     """The values are those of the same fit on a FieldSet, in the order of the names."""
-    size = {"p1": 3}.get(next(iter(fields)), 1)
-    values = np.random.default_rng(0).standard_normal((5, 7, size + sum(fields.values())))
-    meshes = on_meshes({"start": size, **fields}, values)
-    for number, mesh in enumerate(meshes):
-        mesh.write(tmp_path / f"{number}.vtu")
-    files, points = f"{tmp_path}/*.vtu", meshes[0].points[:, :2]
-    inner, option = PODRegressor(input_fields=["start"], target_fields=[*fields]), "n_steps"
-    model = RolloutRegressor(inner, window=1)
-    if isinstance(asked, list):
-        option, model = "times", TimeConditionedRegressor(inner, times=3 if "last" not in fields else 2)
-    X, y = (FieldSet(points, part) for part in np.split(values, [size], axis=-1))
-    arrays = clone(model).set_params(estimator=PODRegressor()).fit(X, y).predict(X, **{option: asked})
-    predicted = model.fit(files).predict(files, **{option: asked})
-    if expected is None:
-        found = predicted.values
-        assert isinstance(predicted, FieldSet)
-    else:
-        new = [name for name in predicted[0].point_data if not name.endswith(("_true", "_error"))][: len(expected)]
-        assert new == expected
-        found = np.stack([np.concatenate([m.point_data[n].reshape(7, -1) for n in new], axis=1) for m in predicted])
-    # Files round the points, and sums over other numbers of samples are rounded otherwise.
-    np.testing.assert_allclose(found, arrays.values, atol=1e-6)
+    for fields, asked, expected in ASKED:
+        with subtests.test(fields=fields, asked=asked):
+            size = {"p1": 3}.get(next(iter(fields)), 1)
+            values = np.random.default_rng(0).standard_normal((5, 7, size + sum(fields.values())))
+            meshes = on_meshes({"start": size, **fields}, values)
+            for number, mesh in enumerate(meshes):
+                mesh.write(tmp_path / f"{number}.vtu")
+            files, points = f"{tmp_path}/*.vtu", meshes[0].points[:, :2]
+            inner, option = PODRegressor(input_fields=["start"], target_fields=[*fields]), "n_steps"
+            model = RolloutRegressor(inner, window=1)
+            if isinstance(asked, list):
+                option, model = "times", TimeConditionedRegressor(inner, times=3 if "last" not in fields else 2)
+            X, y = (FieldSet(points, part) for part in np.split(values, [size], axis=-1))
+            arrays = clone(model).set_params(estimator=PODRegressor()).fit(X, y).predict(X, **{option: asked})
+            predicted = model.fit(files).predict(files, **{option: asked})
+            if expected is None:
+                found = predicted.values
+                assert isinstance(predicted, FieldSet)
+            else:
+                new = [name for name in predicted[0].point_data if not name.endswith(("_true", "_error"))][
+                    : len(expected)
+                ]
+                assert new == expected
+                found = np.stack(
+                    [np.concatenate([m.point_data[n].reshape(7, -1) for n in new], axis=1) for m in predicted]
+                )
+            # Files round the points, and sums over other numbers of samples are rounded otherwise.
+            np.testing.assert_allclose(found, arrays.values, atol=1e-6)
 
 
 @pytest.mark.parametrize(("wrapper", "n_steps"), [(TimeConditionedRegressor, 3), (RolloutRegressor, 3)])

@@ -79,13 +79,14 @@ def test_exports_of_valid_configurations():
     assert counts["works with .onnx"] > 3
 
 
-@pytest.mark.parametrize("case", range(len(fuzz_configurations.FAILED)))
-def test_configurations_that_failed_once(case):
-    label, kind, params = fuzz_configurations.FAILED[case]
-    estimator = fuzz_parameters.estimators()[label].set_params(**params)
-    with fuzzing.signals_caught():
-        word, text = fuzz_configurations.outcome(estimator, *fuzz_configurations.data_of(label, kind), ".pt2")
-    assert word.startswith(("works", "clear")), text
+def test_configurations_that_failed_once(subtests):
+    for case in range(len(fuzz_configurations.FAILED)):
+        with subtests.test(case=case):
+            label, kind, params = fuzz_configurations.FAILED[case]
+            estimator = fuzz_parameters.estimators()[label].set_params(**params)
+            with fuzzing.signals_caught():
+                word, text = fuzz_configurations.outcome(estimator, *fuzz_configurations.data_of(label, kind), ".pt2")
+            assert word.startswith(("works", "clear")), text
 
 
 def test_a_file_that_predicts_otherwise_is_seen(monkeypatch):

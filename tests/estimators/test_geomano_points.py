@@ -80,22 +80,13 @@ def forms():
     line = [item[:, :1] for item in points]
     return {
         "points, list": (points, targets, {}),
-        "points, list without channels": (points, [item[:, 0] for item in targets], {}),
-        "points, pairs": (points, list(zip(points, targets, strict=True)), {}),
-        "pairs, list": (pairs, targets, {}),
         "pairs, pairs": (pairs, list(zip(points, targets, strict=True)), {}),
         "ragged FieldSet, FieldSet": (FieldSet(points, fields, params=params), FieldSet(points, targets), {}),
         "fields and scalars": (FieldSet(points, fields), FieldSet(points, targets, params=params), {}),
-        "own FieldSet, array": (FieldSet(own, own), own_truth, {}),
         "own FieldSet, tuple": (FieldSet(own, own), (own, own_truth), {}),
         "shared FieldSet, FieldSet": (FieldSet(one, held), FieldSet(one, truth, channel_names=["u"]), {}),
-        "shared tuple, array": ((one, held), truth, {}),
-        "shared tuple, array without channels": ((one, held), truth[..., 0], {}),
         "parameters, tuple": (params, (one, truth), {}),
-        "parameters, FieldSet": (params, FieldSet(one, truth), {}),
-        "ragged FieldSet, vector": (FieldSet(points, fields), np.arange(6.0), {}),
         "points, table": (points, params, {}),
-        "shared FieldSet, table": (FieldSet(one, held), params, {}),
         "meshes": (meshes(), None, {"input_fields": ["load"], "target_fields": ["stress"]}),
         "lines": (line, [1 + item for item in line], {"grid": (9,)}),
         "automatic grid": (pairs, targets, {"grid": "auto"}),
@@ -113,33 +104,24 @@ def shapes_of(samples):
 
 
 # ---------------------------------------------------------------------- forms
-@pytest.mark.parametrize("name", forms())
-def test_predictions_have_the_form_of_y_and_come_back_from_files(name, tmp_path):
-    X, y, changes = forms()[name]
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        model = small(**changes).fit(X, y)
-        prediction = model.predict(X)
-    expected = meshes() if name == "meshes" else y
-    assert type(prediction) is type(expected)
-    assert shapes_of(prediction) == shapes_of(expected)
-    assert np.isfinite(flat(prediction)).all()
-    assert np.isfinite(model.score(X, y))
-    assert all(np.isfinite(score) for score in model.score_channels(X, y).values())
-    model.save(tmp_path / "model.skop")
-    for other in (skop.load(tmp_path / "model.skop"), pickle.loads(pickle.dumps(model))):
-        np.testing.assert_array_equal(flat(other.predict(X)), flat(prediction))
-        assert (other.spec_, other.resampling_error_) == (model.spec_, model.resampling_error_)
-        assert other.score(X, y) == model.score(X, y)
-
-
-def test_meshes_by_path(tmp_path):
-    for number, mesh in enumerate(meshes()):
-        mesh.write(tmp_path / f"run_{number}.vtu")
-    changes = {"input_fields": ["load"], "target_fields": ["stress"]}
-    model = small(**changes).fit(str(tmp_path / "run_*.vtu"))
-    expected = small(**changes).fit(meshes()).predict(meshes())
-    np.testing.assert_array_equal(flat(model.predict(str(tmp_path / "run_*.vtu"))), flat(expected))
+def test_predictions_have_the_form_of_y_and_come_back_from_files(tmp_path, subtests):
+    for name, (X, y, changes) in forms().items():
+        with subtests.test(name):
+            with warnings.catch_warnings():
+                warnings.simplefilter("error")
+                model = small(**changes).fit(X, y)
+                prediction = model.predict(X)
+            expected = meshes() if name == "meshes" else y
+            assert type(prediction) is type(expected)
+            assert shapes_of(prediction) == shapes_of(expected)
+            assert np.isfinite(flat(prediction)).all()
+            assert np.isfinite(model.score(X, y))
+            assert all(np.isfinite(score) for score in model.score_channels(X, y).values())
+            model.save(tmp_path / "model.skop")
+            for other in (skop.load(tmp_path / "model.skop"), pickle.loads(pickle.dumps(model))):
+                np.testing.assert_array_equal(flat(other.predict(X)), flat(prediction))
+                assert (other.spec_, other.resampling_error_) == (model.spec_, model.resampling_error_)
+                assert other.score(X, y) == model.score(X, y)
 
 
 def test_what_a_fit_says_of_itself():
@@ -284,11 +266,12 @@ def test_without_grid_points_are_refused_with_the_way_out():
         small(grid=None).fit(points, targets)
 
 
-@pytest.mark.parametrize("grid", [(8,), (8, 8, 8), (8, 1), (8.0, 8.0)])
-def test_grids_that_do_not_fit_are_named(grid):
-    points, _, _, targets = ragged()
-    with pytest.raises(FieldDataError, match="does not fit 2-D points"):
-        small(grid=grid).fit(points, targets)
+def test_grids_that_do_not_fit_are_named(subtests):
+    for grid in [(8,), (8, 8, 8), (8, 1), (8.0, 8.0)]:
+        with subtests.test(grid=grid):
+            points, _, _, targets = ragged()
+            with pytest.raises(FieldDataError, match="does not fit 2-D points"):
+                small(grid=grid).fit(points, targets)
 
 
 @pytest.mark.parametrize("grid", ["fine", 8, 0.5])
@@ -368,18 +351,6 @@ def test_points_outside_the_training_box_warn():
     assert np.isfinite(found[0]).all()
 
 
-def test_a_failed_fit_leaves_the_earlier_one_whole():
-    points, fields, _, targets = ragged()
-    pairs = list(zip(points, fields, strict=True))
-    model = small().fit(pairs, targets)
-    expected = flat(model.predict(pairs))
-    with pytest.raises(FieldDataError):
-        model.set_params(grid=(3,)).fit(points, targets)
-    with pytest.raises(FieldDataError):
-        model.set_params(grid=None).fit(points, targets)
-    np.testing.assert_array_equal(flat(model.predict(pairs)), expected)
-
-
 # ---------------------------------------------------------------------- training options and tools
 @pytest.mark.parametrize("early_stopping", [False, True])
 def test_weight_zero_is_left_out(early_stopping):
@@ -392,13 +363,6 @@ def test_weight_zero_is_left_out(early_stopping):
     without = clone(model).fit(pairs[:5], targets[:5])
     assert weighted.spec_ == without.spec_
     np.testing.assert_array_equal(flat(weighted.predict(pairs[:5])), flat(without.predict(pairs[:5])))
-
-
-def test_early_stopping():
-    points, _, _, targets = ragged(sizes=SIZES * 2)
-    model = small(early_stopping=True, training__validation_fraction=0.25, max_iter=3).fit(points, targets)
-    assert len(model.validation_scores_) == 3
-    assert np.isfinite(model.validation_scores_).all()
 
 
 def test_warm_start_keeps_the_grid(tmp_path):
@@ -439,24 +403,19 @@ def test_model_selection_over_field_sets():
     assert shapes_of(search.predict(X)) == shapes_of(y)
 
 
-def test_clones_and_parameters():
-    model = small(grid=(4, 5))
-    assert clone(model).get_params() == model.get_params()
-    assert not hasattr(model, "resampling_error_")
-
-
-@pytest.mark.parametrize("noise", [0.0, 0.1])
-@pytest.mark.parametrize("unroll", [1, 2])
-def test_rollouts_go_through_the_grid(noise, unroll):
+def test_rollouts_go_through_the_grid(subtests):
     """Frames are fed back in training without the channel of distances, which is none of them."""
-    points, _, _, targets = ragged()
-    frames = [np.concatenate([item + k for k in range(4)], axis=1) for item in targets]
-    X = FieldSet(points, [item[:, :2] for item in frames])
-    y = FieldSet(points, [item[:, 2:] for item in frames])
-    model = RolloutRegressor(small(), window=2, noise=noise, unroll=unroll).fit(X, y)
-    assert model.estimator_.spec_.resampler.distance is (noise == 0.0 and unroll == 1)
-    assert shapes_of(model.predict(X)) == shapes_of(y)
-    assert np.isfinite(model.score(X, y))
+    for noise in [0.0, 0.1]:
+        for unroll in [1, 2]:
+            with subtests.test(noise=noise, unroll=unroll):
+                points, _, _, targets = ragged()
+                frames = [np.concatenate([item + k for k in range(4)], axis=1) for item in targets]
+                X = FieldSet(points, [item[:, :2] for item in frames])
+                y = FieldSet(points, [item[:, 2:] for item in frames])
+                model = RolloutRegressor(small(), window=2, noise=noise, unroll=unroll).fit(X, y)
+                assert model.estimator_.spec_.resampler.distance is (noise == 0.0 and unroll == 1)
+                assert shapes_of(model.predict(X)) == shapes_of(y)
+                assert np.isfinite(model.score(X, y))
 
 
 def test_other_wrappers():

@@ -129,21 +129,19 @@ def test_a_gradient_optimiser_leaves_its_start_in_single_precision():
     np.testing.assert_allclose(found.x, [0.3, 0.6], atol=0.1)
 
 
-@pytest.mark.parametrize(
-    ("X", "y", "output", "words"),
-    [
+def test_what_has_no_gradient_is_named(subtests):
+    for X, y, output, words in [
         (FIELD, FIELD, lambda field: field[:, 0, 0], "global parameters"),
         (P, FIELD, None, "output is None"),
         (P, FIELD[:, 0, :3, 0], 3, "output is 3, but the estimator predicts 3 scalars"),
         (P, FIELD[:, 0, 0, 0], lambda field: field[:, 0, 0], "output is a function"),
         (P, FIELD, lambda field: field[..., 0], r"output gives \(8, 20\)"),
         (P, FIELD, lambda field: 1.0, "output gives float"),
-    ],
-)
-def test_what_has_no_gradient_is_named(X, y, output, words):
-    model = small(max_iter=1).fit(X, y)
-    with pytest.raises(FieldDataError, match=words):
-        model.gradient(X, output)
+    ]:
+        with subtests.test(output=output):
+            model = small(max_iter=1).fit(X, y)
+            with pytest.raises(FieldDataError, match=words):
+                model.gradient(X, output)
 
 
 def test_nothing_changes_in_the_model():

@@ -98,15 +98,16 @@ CALLS = {
 
 
 @pytest.mark.filterwarnings("ignore::skop.exceptions.SkopWarning")
-@pytest.mark.parametrize("name", CALLS)
-def test_an_interrupt_inside_another_call_reaches_the_user(name, interrupt_after):
-    count, model = interrupt_after(9), CALLS[name]()
-    with pytest.raises(KeyboardInterrupt):
-        model.fit(*[np.concatenate([X, X + 1])] * 2)
-    # Nothing was trained after it.
-    assert count[0] <= 10
-    with pytest.raises(NotFittedError):
-        model.predict(X)
+def test_an_interrupt_inside_another_call_reaches_the_user(interrupt_after, subtests):
+    for name in CALLS:
+        with subtests.test(name):
+            count, model = interrupt_after(9), CALLS[name]()
+            with pytest.raises(KeyboardInterrupt):
+                model.fit(*[np.concatenate([X, X + 1])] * 2)
+            # Nothing was trained after it.
+            assert count[0] <= 10
+            with pytest.raises(NotFittedError):
+                model.predict(X)
 
 
 SEARCHES = {

@@ -42,47 +42,49 @@ def fitted(kernel, points, targets, penalty, inducing=None, groups=None, weight=
     return KernelModel.fit(targets, System(kernel, points, inducing, groups, weight), penalties, groups, weight)
 
 
-@pytest.mark.parametrize("groups", [None, GROUPS], ids=["samples", "groups"])
-@pytest.mark.parametrize("name", KERNELS)
-def test_the_closed_form_of_leave_one_out_is_that_of_refits(name, groups):
-    points, targets = samples()
-    penalties = np.array([1e-3, 1e-1, 2.0])
-    model = fitted(KERNELS[name], points, targets, penalties, groups=groups)
-    variances = model.left_out_variances()
-    labels = np.arange(len(points)) if groups is None else groups
-    for label in np.unique(labels):
-        out, others = labels == label, labels != label
-        refit = fitted(KERNELS[name], points[others], targets[others], penalties)
-        expected = targets[out] - refit.predict(points[out])
-        np.testing.assert_allclose(model.left_out[out], expected, rtol=1e-8, atol=1e-8)
-        # The variance of a training sample is that of a new one, apart from the size of the residuals.
-        known = refit.variances(points[out]) / refit.sizes
-        np.testing.assert_allclose(variances[out] / model.sizes, known, rtol=1e-6)
+def test_the_closed_form_of_leave_one_out_is_that_of_refits(subtests):
+    for label, groups in {"samples": None, "groups": GROUPS}.items():
+        for name in KERNELS:
+            with subtests.test(label, name=name):
+                points, targets = samples()
+                penalties = np.array([1e-3, 1e-1, 2.0])
+                model = fitted(KERNELS[name], points, targets, penalties, groups=groups)
+                variances = model.left_out_variances()
+                labels = np.arange(len(points)) if groups is None else groups
+                for group in np.unique(labels):
+                    out, others = labels == group, labels != group
+                    refit = fitted(KERNELS[name], points[others], targets[others], penalties)
+                    expected = targets[out] - refit.predict(points[out])
+                    np.testing.assert_allclose(model.left_out[out], expected, rtol=1e-8, atol=1e-8)
+                    # The variance of a training sample is that of a new one, apart from the size of the residuals.
+                    known = refit.variances(points[out]) / refit.sizes
+                    np.testing.assert_allclose(variances[out] / model.sizes, known, rtol=1e-6)
 
 
-@pytest.mark.parametrize("groups", [None, GROUPS], ids=["samples", "groups"])
-@pytest.mark.parametrize("inducing", [None, np.arange(0, 24, 2)], ids=["whole", "inducing"])
-@pytest.mark.parametrize("name", KERNELS)
-def test_a_weight_is_a_number_of_copies(name, inducing, groups):
+def test_a_weight_is_a_number_of_copies(subtests):
     """A sample of weight 3 is three samples, of which none is left when it is left out."""
-    points, targets = samples()
-    penalties, weight = np.array([1e-3, 1e-1, 2.0]), np.random.default_rng(1).integers(1, 4, 24)
-    copies = np.repeat(np.arange(24), weight)
-    first = None if inducing is None else np.searchsorted(copies, inducing)
-    options = [(KERNELS[name], points, targets), (KERNELS[name], points[copies], targets[copies])]
-    labels = np.arange(24) if groups is None else groups
-    weighted = fitted(*options[0], penalties, inducing, groups, weight)
-    repeated = fitted(*options[1], penalties, first, labels[copies])
-    new = samples(seed=1)[0]
-    close = {"rtol": 1e-6, "atol": 1e-8}
-    np.testing.assert_allclose(weighted.predict(new), repeated.predict(new), **close)
-    found, expected = (model.variances(new) / model.sizes for model in (weighted, repeated))
-    np.testing.assert_allclose(found, expected, **close)
-    np.testing.assert_allclose(weighted.left_out[copies], repeated.left_out, **close)
-    # The noise of a mean of copies is smaller than that of one of them.
-    found, expected = (model.left_out_variances() / model.sizes for model in (weighted, repeated))
-    noise = penalties * (1 - 1 / weight[copies][:, None])
-    np.testing.assert_allclose(found[copies] + noise, expected, **close)
+    for label, groups in {"samples": None, "groups": GROUPS}.items():
+        for kind, inducing in {"whole": None, "inducing": np.arange(0, 24, 2)}.items():
+            for name in KERNELS:
+                with subtests.test(label, kind=kind, name=name):
+                    points, targets = samples()
+                    penalties, weight = np.array([1e-3, 1e-1, 2.0]), np.random.default_rng(1).integers(1, 4, 24)
+                    copies = np.repeat(np.arange(24), weight)
+                    first = None if inducing is None else np.searchsorted(copies, inducing)
+                    options = [(KERNELS[name], points, targets), (KERNELS[name], points[copies], targets[copies])]
+                    labels = np.arange(24) if groups is None else groups
+                    weighted = fitted(*options[0], penalties, inducing, groups, weight)
+                    repeated = fitted(*options[1], penalties, first, labels[copies])
+                    new = samples(seed=1)[0]
+                    close = {"rtol": 1e-6, "atol": 1e-8}
+                    np.testing.assert_allclose(weighted.predict(new), repeated.predict(new), **close)
+                    found, expected = (model.variances(new) / model.sizes for model in (weighted, repeated))
+                    np.testing.assert_allclose(found, expected, **close)
+                    np.testing.assert_allclose(weighted.left_out[copies], repeated.left_out, **close)
+                    # The noise of a mean of copies is smaller than that of one of them.
+                    found, expected = (model.left_out_variances() / model.sizes for model in (weighted, repeated))
+                    noise = penalties * (1 - 1 / weight[copies][:, None])
+                    np.testing.assert_allclose(found[copies] + noise, expected, **close)
 
 
 def test_what_a_group_alone_tells_has_no_residual():
@@ -97,24 +99,25 @@ def test_what_a_group_alone_tells_has_no_residual():
     np.testing.assert_array_equal(found[1], [False, False, False, True, True])
 
 
-@pytest.mark.parametrize("name", KERNELS)
-def test_the_saddle_point_system_is_solved(name):
-    points, targets = samples()
-    kernel, penalty = KERNELS[name], 0.05
-    new = samples(seed=1)[0]
-    matrix, tail = kernel.matrix(points, points) + penalty * np.eye(len(points)), kernel.tail(points)
-    zeros = np.zeros((tail.shape[1], tail.shape[1]))
-    system = np.block([[matrix, tail], [tail.T, zeros]])
-    solution = np.linalg.solve(system, np.concatenate([targets, np.zeros((tail.shape[1], targets.shape[1]))]))
-    expected = np.concatenate([kernel.matrix(new, points), kernel.tail(new)], axis=1) @ solution
-    model = fitted(kernel, points, targets, penalty)
-    np.testing.assert_allclose(model.predict(new), expected, rtol=1e-8, atol=1e-8)
-    given = torch.tensor(new, requires_grad=True)
-    found = model.predict(given)
-    np.testing.assert_allclose(found.detach(), expected, rtol=1e-8, atol=1e-8)
-    step, (slope,) = 1e-5, torch.autograd.grad(found.sum(), given)
-    moved = [model.predict(new + sign * step * np.eye(2)[0]).sum(axis=1) for sign in (1, -1)]
-    np.testing.assert_allclose(slope[:, 0], (moved[0] - moved[1]) / (2 * step), rtol=1e-5, atol=1e-6)
+def test_the_saddle_point_system_is_solved(subtests):
+    for name in KERNELS:
+        with subtests.test(name):
+            points, targets = samples()
+            kernel, penalty = KERNELS[name], 0.05
+            new = samples(seed=1)[0]
+            matrix, tail = kernel.matrix(points, points) + penalty * np.eye(len(points)), kernel.tail(points)
+            zeros = np.zeros((tail.shape[1], tail.shape[1]))
+            system = np.block([[matrix, tail], [tail.T, zeros]])
+            solution = np.linalg.solve(system, np.concatenate([targets, np.zeros((tail.shape[1], targets.shape[1]))]))
+            expected = np.concatenate([kernel.matrix(new, points), kernel.tail(new)], axis=1) @ solution
+            model = fitted(kernel, points, targets, penalty)
+            np.testing.assert_allclose(model.predict(new), expected, rtol=1e-8, atol=1e-8)
+            given = torch.tensor(new, requires_grad=True)
+            found = model.predict(given)
+            np.testing.assert_allclose(found.detach(), expected, rtol=1e-8, atol=1e-8)
+            step, (slope,) = 1e-5, torch.autograd.grad(found.sum(), given)
+            moved = [model.predict(new + sign * step * np.eye(2)[0]).sum(axis=1) for sign in (1, -1)]
+            np.testing.assert_allclose(slope[:, 0], (moved[0] - moved[1]) / (2 * step), rtol=1e-5, atol=1e-6)
 
 
 def test_gradients_at_training_points_are_finite():
@@ -300,40 +303,46 @@ def test_orthogonal_inputs_are_the_eigenvectors_of_the_linear_kernel():
     np.testing.assert_allclose(short.predict(rows), full.predict(turned), rtol=1e-8, atol=1e-10)
 
 
-@pytest.mark.parametrize("name", [name for name, kernel in KERNELS.items() if kernel.name != "none" or kernel.linear])
-def test_with_all_samples_as_inducing_ones_the_model_is_exact(name):
-    points, targets = samples()
-    penalties, new = np.array([1e-3, 1e-1, 2.0]), 2 * samples(seed=1)[0]
-    exact = fitted(KERNELS[name], points, targets, penalties)
-    found = fitted(KERNELS[name], points, targets, penalties, np.arange(len(points)))
-    pairs = [(model.predict(new), model.variances(new), model.left_out_variances()) for model in (exact, found)]
-    for expected, value in [*zip(*pairs, strict=True), (exact.left_out, found.left_out), (exact.sizes, found.sizes)]:
-        np.testing.assert_allclose(value, expected, rtol=0, atol=1e-7 * np.abs(expected).max())
+def test_with_all_samples_as_inducing_ones_the_model_is_exact(subtests):
+    for name in [name for name, kernel in KERNELS.items() if kernel.name != "none" or kernel.linear]:
+        with subtests.test(name):
+            points, targets = samples()
+            penalties, new = np.array([1e-3, 1e-1, 2.0]), 2 * samples(seed=1)[0]
+            exact = fitted(KERNELS[name], points, targets, penalties)
+            found = fitted(KERNELS[name], points, targets, penalties, np.arange(len(points)))
+            pairs = [(model.predict(new), model.variances(new), model.left_out_variances()) for model in (exact, found)]
+            for expected, value in [
+                *zip(*pairs, strict=True),
+                (exact.left_out, found.left_out),
+                (exact.sizes, found.sizes),
+            ]:
+                np.testing.assert_allclose(value, expected, rtol=0, atol=1e-7 * np.abs(expected).max())
 
 
-@pytest.mark.parametrize("name", ["ridge", "Matern 3/2 with a plane", "Matern 5/2 with a linear kernel", "thin plate"])
-def test_inducing_samples_give_ridge_regression_in_their_kernels(name):
-    points, targets = samples(30)
-    kernel, inducing, penalty = KERNELS[name], np.arange(0, 30, 3), 0.05
-    model = fitted(kernel, points, targets, penalty, inducing)
-    assert model.weights[0].shape == (10, 3)
-    # Kernels that the tail of the inducing samples cannot tell apart, with the norm of their space as penalty.
-    own = kernel.tail(points[inducing])
-    complement = np.linalg.svd(own)[0][:, own.shape[1] :]
-    rows = np.concatenate([kernel.matrix(points, points[inducing]) @ complement, kernel.tail(points)], axis=1)
-    norm = np.zeros((rows.shape[1], rows.shape[1]))
-    size = complement.shape[1]
-    norm[:size, :size] = complement.T @ kernel.matrix(points[inducing], points[inducing]) @ complement
-    left_out = model.left_out_variances() / model.sizes
-    for sample in range(30):
-        others = np.arange(30) != sample
-        inverse = np.linalg.pinv(rows[others].T @ rows[others] + penalty * norm, rcond=1e-13)
-        expected = targets[sample] - rows[sample] @ inverse @ rows[others].T @ targets[others]
-        np.testing.assert_allclose(model.left_out[sample], expected, rtol=1e-7, atol=1e-8)
-        # A sample that is inducing has no variance beside that of the ridge regression.
-        if sample in inducing:
-            variance = penalty * (1 + rows[sample] @ inverse @ rows[sample])
-            np.testing.assert_allclose(left_out[sample], variance, rtol=1e-6)
+def test_inducing_samples_give_ridge_regression_in_their_kernels(subtests):
+    for name in ["ridge", "Matern 3/2 with a plane", "Matern 5/2 with a linear kernel", "thin plate"]:
+        with subtests.test(name):
+            points, targets = samples(30)
+            kernel, inducing, penalty = KERNELS[name], np.arange(0, 30, 3), 0.05
+            model = fitted(kernel, points, targets, penalty, inducing)
+            assert model.weights[0].shape == (10, 3)
+            # Kernels that the tail of the inducing samples cannot tell apart, with the norm of their space as penalty.
+            own = kernel.tail(points[inducing])
+            complement = np.linalg.svd(own)[0][:, own.shape[1] :]
+            rows = np.concatenate([kernel.matrix(points, points[inducing]) @ complement, kernel.tail(points)], axis=1)
+            norm = np.zeros((rows.shape[1], rows.shape[1]))
+            size = complement.shape[1]
+            norm[:size, :size] = complement.T @ kernel.matrix(points[inducing], points[inducing]) @ complement
+            left_out = model.left_out_variances() / model.sizes
+            for sample in range(30):
+                others = np.arange(30) != sample
+                inverse = np.linalg.pinv(rows[others].T @ rows[others] + penalty * norm, rcond=1e-13)
+                expected = targets[sample] - rows[sample] @ inverse @ rows[others].T @ targets[others]
+                np.testing.assert_allclose(model.left_out[sample], expected, rtol=1e-7, atol=1e-8)
+                # A sample that is inducing has no variance beside that of the ridge regression.
+                if sample in inducing:
+                    variance = penalty * (1 + rows[sample] @ inverse @ rows[sample])
+                    np.testing.assert_allclose(left_out[sample], variance, rtol=1e-6)
 
 
 def test_far_from_inducing_samples_the_variance_is_that_of_the_process():

@@ -3,12 +3,10 @@
 import numpy as np
 import pytest
 import torch
-from torch import nn
 
 from skop import FieldSet, LaMORegressor
 from skop.data import DataSpec, TargetForm, unit_grid
 from skop.exceptions import FieldDataError
-from skop.modules import CoordinatePositionalEncoding, LearnedPositionalEncoding, direction_set
 from skop.networks import LaMOPatchNetwork
 from skop.parts import Mamba, Mamba2
 
@@ -42,94 +40,26 @@ LATENTS = BLOCKS | {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("geometry", "name", "value"),
-    [
-        (geometry, *item)
-        for geometry, changed in (("grid", PATCHES), ("structured", LATENTS), ("points", LATENTS))
-        for item in changed.items()
-    ],
-)
-def test_every_parameter_of_the_network_changes_what_it_computes(geometry, name, value):
-    def outputs(**params):
+def test_every_parameter_of_the_network_changes_what_it_computes(subtests):
+    def outputs(geometry, **params):
         torch.manual_seed(0)
         built = network(n_params=2, geometry=geometry, **({"depth": 2} | params))
         return built(coords, fields, fields[:, :2, 0], (6, 4)).field
 
     coords, fields = torch.from_numpy(unit_grid((6, 4))).float(), torch.linspace(-1, 1, 72).view(3, 24, 1)
-    # None is the part with its defaults.
-    assert torch.equal(outputs(), outputs(**{name: value})) == (value is None and "__" not in name)
+    for geometry, changed in {"grid": PATCHES, "structured": LATENTS, "points": LATENTS}.items():
+        usual = outputs(geometry)
+        for name, value in changed.items():
+            with subtests.test(geometry, name=name):
+                # None is the part with its defaults.
+                is_usual = value is None and "__" not in name
+                assert torch.equal(usual, outputs(geometry, **{name: value})) == is_usual
 
 
 def test_every_parameter_of_the_network_was_changed():
     parts = ("patches", "scan", "latents", "mixer")
     names = {name for name in LaMORegressor().get_params() if name.partition("__")[0] in parts}
     assert set(PATCHES | LATENTS) == names | set(BLOCKS)
-
-
-def test_parameters_shape_the_network():
-    values = {
-        "patches__size": 3,
-        "width": 12,
-        "depth": 2,
-        "scan__d_state": 5,
-        "scan__expand": 3,
-        "scan__n_heads": 2,
-        "scan__scan_directions": "row_corners",
-        "scan__path_weights": "shared",
-        "scan__kernel_size": 5,
-        "scan__activation": "silu",
-        "mlp_ratio": 1.5,
-        "patches__positional_encoding": "learned",
-        "dropout": 0.25,
-        "patches__pad_to_multiple": 6,
-        "patches__init": "normal",
-        "scan__decay_range": (0.25, 2.0),
-    }
-    built = network((9, 7), **values)
-    mixer = built.blocks[0].mixer
-    assert built.patch_shape == (3, 3)
-    assert len(built.blocks) == 2
-    assert mixer.in_projection.weight.shape == (2 * 36, 12)
-    torch.testing.assert_close(mixer.log_decay.exp(), torch.tensor([[0.25, 2.0]]))
-    assert mixer.path_projection.weight.shape == (2 + 2 * 5, 36)
-    assert mixer.directions == direction_set(2, "row_corners", "paper")
-    assert (mixer.n_heads, mixer.d_state) == (2, 5)
-    assert mixer.convolution.kernel_size == (5, 5)
-    assert mixer.activation is nn.functional.silu
-    assert built.blocks[0].mlp.fc1.out_features == 18
-    assert isinstance(built.positional_encoding, LearnedPositionalEncoding)
-    assert built.blocks[0].dropout.p == built.blocks[0].mlp.dropout.p == 0.25
-    assert built._token_grid((9, 7)) == (4, 4)
-    # A learned table has no frequencies, so they are looked for beside it.
-    assert len(network(patches__n_frequencies=3).positional_encoding.frequencies) == 3
-    # 24 weights of a token from N(0, 1) have a spread that PyTorch's uniform start never has.
-    assert built.embedding.linear.weight.std() > 0.8
-
-
-@pytest.mark.parametrize(
-    ("position", "kind"),
-    [("learned", LearnedPositionalEncoding), ("coordinates", CoordinatePositionalEncoding), (None, type(None))],
-)
-def test_position_codes(position, kind):
-    assert isinstance(network(patches__positional_encoding=position).positional_encoding, kind)
-
-
-def test_scalar_targets_get_the_pooled_head():
-    alone, beside = network(n_outputs=0, n_scalars=2), network(n_scalars=2)
-    X = (torch.zeros(24, 2), torch.zeros(3, 24, 1), None, (6, 4))
-    assert alone(*X).field is None
-    assert alone(*X).scalars.shape == (3, 2)
-    assert [part.shape for part in beside(*X)] == [(3, 24, 1), (3, 2)]
-
-
-@pytest.mark.parametrize("shape", [(7,), (5, 4), (4, 3, 5)])
-@pytest.mark.parametrize("scan", ["forward", "bidirectional", "cross", "row_corners"])
-def test_every_scan_fits_in_every_dimension(shape, scan):
-    X = RANDOM.normal(size=(4, *shape, 1))
-    predicted = small(scan__scan_directions=scan, scan__kernel_size=1).fit(X, X).predict(X)
-    assert predicted.shape == X.shape
-    assert np.isfinite(predicted).all()
 
 
 def test_a_function_of_the_coordinates_is_predicted_on_a_finer_grid():

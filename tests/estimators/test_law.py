@@ -103,14 +103,15 @@ def numbers(found, row):
 
 
 @pytest.mark.filterwarnings("ignore::skop.exceptions.SkopWarning")
-@pytest.mark.parametrize(("form", "name"), CASES)
-def test_predictions_keep_to_the_laws(form, name):
-    inputs, y = FORMS[form]
-    found = LawRegressor(ESTIMATORS[name], **LAWS).fit(inputs(DESIGN), y).predict(inputs(QUERY))
-    once, turned, thrice, minus_twice = (numbers(found, row) for row in range(4))
-    np.testing.assert_allclose(turned, once, rtol=1e-6)
-    np.testing.assert_allclose(thrice, 3 * once, rtol=1e-6)
-    np.testing.assert_allclose(minus_twice, -2 * once, rtol=1e-6)
+def test_predictions_keep_to_the_laws(subtests):
+    for form, name in CASES:
+        with subtests.test(form=form, name=name):
+            inputs, y = FORMS[form]
+            found = LawRegressor(ESTIMATORS[name], **LAWS).fit(inputs(DESIGN), y).predict(inputs(QUERY))
+            once, turned, thrice, minus_twice = (numbers(found, row) for row in range(4))
+            np.testing.assert_allclose(turned, once, rtol=1e-6)
+            np.testing.assert_allclose(thrice, 3 * once, rtol=1e-6)
+            np.testing.assert_allclose(minus_twice, -2 * once, rtol=1e-6)
 
 
 def test_the_estimator_learns_what_the_laws_leave():
@@ -154,22 +155,23 @@ def test_spreads_and_bands_are_proportional_and_hold_what_they_held():
     assert not hasattr(model, "predict_interval")
 
 
-@pytest.mark.parametrize("turns", [0, 1, -3])
-@pytest.mark.parametrize("center", [0, 100, 350])
-def test_ranges_and_novelty_take_an_angle_within_one_turn(center, turns):
+def test_ranges_and_novelty_take_an_angle_within_one_turn(subtests):
     """The samples cover 20 degrees, in any turn; the other side of the circle is outside."""
-    angles = center + np.linspace(-10, 10, 30) + 360 * RANDOM.integers(-1, 2, 30)
-    X = np.c_[angles, RANDOM.random(30)]
-    model = LawRegressor(PODRegressor(), angles=[0]).fit(X, RANDOM.random(30))
-    inside, outside = ([[center + offset + 360 * turns, 0.5]] for offset in (0, 180))
-    assert len(model.check(inside)) == 0
-    assert model.check(outside)["what"].tolist() == ["parameter 0"]
-    with pytest.warns(ExtrapolationWarning, match="parameter 0"):
-        model.predict(outside)
-    np.testing.assert_allclose(
-        model.novelty(inside, level=None).score, model.novelty([[center, 0.5]], level=None).score
-    )
-    assert model.novelty(outside, level=None).quantile == 1
+    for turns in [0, 1, -3]:
+        for center in [0, 100, 350]:
+            with subtests.test(turns=turns, center=center):
+                angles = center + np.linspace(-10, 10, 30) + 360 * RANDOM.integers(-1, 2, 30)
+                X = np.c_[angles, RANDOM.random(30)]
+                model = LawRegressor(PODRegressor(), angles=[0]).fit(X, RANDOM.random(30))
+                inside, outside = ([[center + offset + 360 * turns, 0.5]] for offset in (0, 180))
+                assert len(model.check(inside)) == 0
+                assert model.check(outside)["what"].tolist() == ["parameter 0"]
+                with pytest.warns(ExtrapolationWarning, match="parameter 0"):
+                    model.predict(outside)
+                np.testing.assert_allclose(
+                    model.novelty(inside, level=None).score, model.novelty([[center, 0.5]], level=None).score
+                )
+                assert model.novelty(outside, level=None).quantile == 1
 
 
 def test_a_full_turn_has_no_outside():
@@ -179,14 +181,15 @@ def test_a_full_turn_has_no_outside():
 
 
 @pytest.mark.filterwarnings("ignore::skop.exceptions.SkopWarning")
-@pytest.mark.parametrize("name", ["POD", "LaMO", "band", "choice"])
-def test_models_come_back_from_files_and_pickles(name, tmp_path):
-    X, y = as_table(DESIGN), FieldSet(POINTS, FIELDS)
-    model = LawRegressor(ESTIMATORS[name], angles=["wind"], proportional_to="load").fit(X, y)
-    model.save(tmp_path / "model.skop")
-    for copy in (skop.load(tmp_path / "model.skop"), pickle.loads(pickle.dumps(model))):
-        np.testing.assert_array_equal(copy.predict(X).values, model.predict(X).values)
-        assert repr(clone(copy)) == repr(clone(model))
+def test_models_come_back_from_files_and_pickles(tmp_path, subtests):
+    for name in ["POD", "LaMO", "band", "choice"]:
+        with subtests.test(name):
+            X, y = as_table(DESIGN), FieldSet(POINTS, FIELDS)
+            model = LawRegressor(ESTIMATORS[name], angles=["wind"], proportional_to="load").fit(X, y)
+            model.save(tmp_path / "model.skop")
+            for copy in (skop.load(tmp_path / "model.skop"), pickle.loads(pickle.dumps(model))):
+                np.testing.assert_array_equal(copy.predict(X).values, model.predict(X).values)
+                assert repr(clone(copy)) == repr(clone(model))
 
 
 def test_parameters_of_the_estimator_are_searched_and_score_is_that_of_physical_units():
@@ -228,13 +231,14 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize(("changes", "message"), REFUSED.values(), ids=REFUSED)
-def test_refusals(changes, message):
-    changes = dict(changes)
-    options = {"sample_weight": np.ones(N)} if changes.pop("weight", False) else {}
-    model = LawRegressor(KNeighborsRegressor() if options else PODRegressor(), **changes)
-    with pytest.raises(FieldDataError, match=message):
-        model.fit(as_table(DESIGN), DESIGN[:, 2], **options)
+def test_refusals(subtests):
+    for case, (changes, message) in REFUSED.items():
+        with subtests.test(case):
+            changes = dict(changes)
+            options = {"sample_weight": np.ones(N)} if changes.pop("weight", False) else {}
+            model = LawRegressor(KNeighborsRegressor() if options else PODRegressor(), **changes)
+            with pytest.raises(FieldDataError, match=message):
+                model.fit(as_table(DESIGN), DESIGN[:, 2], **options)
 
 
 def test_a_load_of_zero_tells_nothing_of_the_law():

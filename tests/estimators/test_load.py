@@ -90,15 +90,15 @@ OLD_PARAMETERS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", OLD_PARAMETERS)
-def test_parameters_of_old_files_are_those_of_parts(name):
-    kind, flat, architecture, parts = OLD_PARAMETERS[name]
-    state = {"max_iter": 3, "learning_rate_init": 0.1, "training": None, **flat}
-    state["architecture"] = {"object": kind.replace("Regressor", "Architecture"), "state": architecture}
-    found = renamed(kind, state)
-    for part, expected in parts.items():
-        assert found[part]["object"] == type(expected).__name__
-        assert repr(type(expected)(**found[part]["state"])) == repr(expected)
-    assert set(found) <= set(getattr(skop, kind)().get_params(deep=False))
-    # Files of today stay as they are.
-    assert renamed(kind, found | {"weight_decay": 0.1}) == found | {"weight_decay": 0.1}
+def test_parameters_of_old_files_are_those_of_parts(subtests):
+    for name, (kind, flat, architecture, parts) in OLD_PARAMETERS.items():
+        with subtests.test(name):
+            state = {"max_iter": 3, "learning_rate_init": 0.1, "training": None, **flat}
+            state["architecture"] = {"object": kind.replace("Regressor", "Architecture"), "state": architecture}
+            found = renamed(kind, state)
+            for part, expected in parts.items():
+                assert found[part]["object"] == type(expected).__name__
+                assert repr(type(expected)(**found[part]["state"])) == repr(expected)
+            assert set(found) <= set(getattr(skop, kind)().get_params(deep=False))
+            # Files of today stay as they are.
+            assert renamed(kind, found | {"weight_decay": 0.1}) == found | {"weight_decay": 0.1}

@@ -46,21 +46,20 @@ MODELS = {
 }
 
 
-@pytest.mark.parametrize("y", [SCALARS[:, 0], SCALARS, FIELDS], ids=["scalar", "scalars", "fields"])
 @pytest.mark.parametrize("name", MODELS)
-def test_masked_entries_are_refused(name, y):
-    model = MODELS[name]
-    calls = [
-        lambda: model.fit(masked(TABLE), y),
-        lambda: model.fit(TABLE, masked(y)),
-        lambda: model.fit(TABLE, y).predict(masked(TABLE)),
-        lambda: model.fit(TABLE, y).score(TABLE, masked(y)),
-    ]
-    for call in calls:
-        with pytest.raises(FieldDataError, match=r"[Xy] has 1 masked entries; fill them"):
-            call()
-    unmasked = np.ma.masked_array(TABLE, False)
-    np.testing.assert_array_equal(model.fit(unmasked, y).predict(unmasked).shape, y.shape)
+def test_masked_entries_are_refused(name, subtests):
+    model, unmasked = MODELS[name], np.ma.masked_array(TABLE, False)
+    for kind, y in {"scalar": SCALARS[:, 0], "scalars": SCALARS, "fields": FIELDS}.items():
+        np.testing.assert_array_equal(model.fit(unmasked, y).predict(unmasked).shape, y.shape)
+        for method, data in {
+            "fit X": (masked(TABLE), y),
+            "fit y": (TABLE, masked(y)),
+            "predict": (masked(TABLE),),
+            "score": (TABLE, masked(y)),
+        }.items():
+            words = r"[Xy] has 1 masked entries; fill them"
+            with subtests.test(kind, method=method), pytest.raises(FieldDataError, match=words):
+                getattr(model, method.partition(" ")[0])(*data)
 
 
 def test_masked_weights_parameters_and_rows_of_lists():

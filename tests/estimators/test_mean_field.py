@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from sklearn.utils.estimator_checks import parametrize_with_checks
+from sklearn.utils.estimator_checks import estimator_checks_generator
 
 import skop
 from skop import FieldSet, MeanFieldRegressor, PODRegressor
@@ -15,23 +15,18 @@ FIELDS = RANDOM.random((6, 5, 4, 2))
 
 
 @pytest.mark.exhaustive
-@parametrize_with_checks([MeanFieldRegressor()])
-def test_scikit_learn_checks(estimator, check):
-    check(estimator)
+def test_scikit_learn_checks(subtests):
+    for estimator, check in estimator_checks_generator(MeanFieldRegressor()):
+        with subtests.test(str(check)):
+            check(estimator)
 
 
-@pytest.mark.parametrize(
-    "check",
-    # It is the one law that a mean breaks: that the parameters make a difference.
-    [
-        check
-        for check in yield_field_checks(MeanFieldRegressor(), n_dims=[2], any_grid=True, point_sets=True)
-        if check.name != "check_parameters_to_field"
-    ],
-    ids=str,
-)
-def test_laws_of_field_data(check):
-    check(MeanFieldRegressor())
+def test_laws_of_field_data(subtests):
+    for check in yield_field_checks(MeanFieldRegressor(), n_dims=[2], any_grid=True, point_sets=True):
+        # It is the one law that a mean breaks: that the parameters make a difference.
+        if check.name != "check_parameters_to_field":
+            with subtests.test(str(check)):
+                check(MeanFieldRegressor())
 
 
 def test_it_is_the_mean_and_that_of_the_classical_model():

@@ -1,13 +1,12 @@
 """Meshes through the estimators: files and objects, targets of their own or beside, scores, files, and refusals."""
 
-import pickle
 import warnings
 
 import meshio
 import numpy as np
 import pytest
 from sklearn.base import clone
-from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.model_selection import cross_val_score
 
 import skop
 from skop import AMORegressor, EnsembleRegressor, FieldSet, LaMORegressor, MNORegressor, PODRegressor
@@ -89,24 +88,25 @@ def numbers(meshes):
 
 
 # ---------------------------------------------------------------------- fit and predict
-@pytest.mark.parametrize("make", [ragged, shared])
-@pytest.mark.parametrize("model", [small(), amo(), *mno()], ids=["lamo", "amo", "gnot", "galerkin", "oformer"])
-def test_predictions_are_meshes_with_the_target_fields(make, model):
-    meshes = make()
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        warnings.filterwarnings("ignore", "the training loss")
-        prediction = clone(model).fit(meshes).predict(meshes)
-    assert len(prediction) == len(meshes)
-    for found, mesh in zip(prediction, meshes, strict=True):
-        np.testing.assert_array_equal(found.points, mesh.points)
-        np.testing.assert_array_equal(found.cells[0].data, mesh.cells[0].data)
-        assert predicted(found) == NAMES["target_fields"]
-        assert found.point_data["stress"].shape == (len(mesh.points),)
-        assert found.point_data["displacement"].shape == (len(mesh.points), 3)
-        assert np.isfinite(numbers([found])).all()
-    # The meshes of the caller stay as they were.
-    assert set(meshes[0].point_data) == {"load", "stress", "displacement"}
+def test_predictions_are_meshes_with_the_target_fields(subtests):
+    for make in [ragged, shared]:
+        for label, model in zip(["lamo", "amo", "gnot", "galerkin", "oformer"], [small(), amo(), *mno()], strict=True):
+            with subtests.test(label, make=make):
+                meshes = make()
+                with warnings.catch_warnings():
+                    warnings.simplefilter("error")
+                    warnings.filterwarnings("ignore", "the training loss")
+                    prediction = clone(model).fit(meshes).predict(meshes)
+                assert len(prediction) == len(meshes)
+                for found, mesh in zip(prediction, meshes, strict=True):
+                    np.testing.assert_array_equal(found.points, mesh.points)
+                    np.testing.assert_array_equal(found.cells[0].data, mesh.cells[0].data)
+                    assert predicted(found) == NAMES["target_fields"]
+                    assert found.point_data["stress"].shape == (len(mesh.points),)
+                    assert found.point_data["displacement"].shape == (len(mesh.points), 3)
+                    assert np.isfinite(numbers([found])).all()
+                # The meshes of the caller stay as they were.
+                assert set(meshes[0].point_data) == {"load", "stress", "displacement"}
 
 
 def test_files_paths_and_objects_are_the_same(folder):
@@ -119,27 +119,18 @@ def test_files_paths_and_objects_are_the_same(folder):
     np.testing.assert_array_equal(numbers(model.predict(ragged()[2])), numbers(model.predict(paths[2])))
 
 
-def test_targets_beside_the_inputs(folder):
-    """X and y may be the same meshes, or other files of the same points."""
-    expected = numbers(small().fit(ragged()).predict(ragged()))
-    bare = [meshio.Mesh(mesh.points, mesh.cells, point_data={"load": mesh.point_data["load"]}) for mesh in ragged()]
-    for X, y in ((ragged(), ragged()), (bare, ragged()), (bare, str(folder / "*.vtu"))):
-        model = small().fit(X, y)
-        np.testing.assert_array_equal(numbers(model.predict(X)), expected)
-        assert model.score(X, y) == pytest.approx(small().fit(ragged()).score(ragged()))
-
-
-@pytest.mark.parametrize("changes", [{"input_fields": ["stress"]}, {"target_fields": ["load"]}])
-@pytest.mark.parametrize("make", [small, lambda **params: EnsembleRegressor(small(**params), n_members=1)])
-def test_predictions_and_scores_take_the_fields_of_the_fit(make, changes):
+def test_predictions_and_scores_take_the_fields_of_the_fit(subtests):
     """Names that are set later hold for the next fit, as every parameter does."""
-    model = make().fit(ragged())
-    expected, score = numbers(model.predict(ragged())), model.score(ragged())
-    prefix = "" if hasattr(model, "input_fields") else "estimator__"
-    model.set_params(**{prefix + name: value for name, value in changes.items()})
-    np.testing.assert_allclose(numbers(model.predict(ragged())), expected, rtol=1e-12)
-    assert [model.score(ragged()), model.score(ragged(), ragged())] == pytest.approx([score] * 2, rel=1e-12)
-    assert predicted(model.predict(ragged())[0]) == NAMES["target_fields"]
+    for changes in [{"input_fields": ["stress"]}, {"target_fields": ["load"]}]:
+        for make in [small, lambda **params: EnsembleRegressor(small(**params), n_members=1)]:
+            with subtests.test(changes=changes, make=make):
+                model = make().fit(ragged())
+                expected, score = numbers(model.predict(ragged())), model.score(ragged())
+                prefix = "" if hasattr(model, "input_fields") else "estimator__"
+                model.set_params(**{prefix + name: value for name, value in changes.items()})
+                np.testing.assert_allclose(numbers(model.predict(ragged())), expected, rtol=1e-12)
+                assert [model.score(ragged()), model.score(ragged(), ragged())] == pytest.approx([score] * 2, rel=1e-12)
+                assert predicted(model.predict(ragged())[0]) == NAMES["target_fields"]
 
 
 def test_fields_of_the_fit_outlive_a_model_file(tmp_path):
@@ -174,16 +165,17 @@ def test_geometry_alone():
     np.testing.assert_array_equal(same_geometry[0].point_data["stress"], same_geometry[1].point_data["stress"])
 
 
-@pytest.mark.parametrize("make", [ragged, shared])
-@pytest.mark.parametrize("input_fields", [None, ["load"]])
-def test_scalars_of_meshes(make, input_fields):
-    y = np.arange(6.0)
-    model = small(input_fields=input_fields, target_fields=None).fit(make(), y)
-    assert model.predict(make()).shape == (6,)
-    truth, found = y, model.predict(make())
-    expected = 1 - np.linalg.norm(found - truth) / np.linalg.norm(truth)
-    assert model.score(make(), y) == pytest.approx(expected, rel=1e-6)
-    assert small(target_fields=None).fit(make(), np.stack([y, y], 1)).predict(make()).shape == (6, 2)
+def test_scalars_of_meshes(subtests):
+    for make in [ragged, shared]:
+        for input_fields in [None, ["load"]]:
+            with subtests.test(make=make, input_fields=input_fields):
+                y = np.arange(6.0)
+                model = small(input_fields=input_fields, target_fields=None).fit(make(), y)
+                assert model.predict(make()).shape == (6,)
+                truth, found = y, model.predict(make())
+                expected = 1 - np.linalg.norm(found - truth) / np.linalg.norm(truth)
+                assert model.score(make(), y) == pytest.approx(expected, rel=1e-6)
+                assert small(target_fields=None).fit(make(), np.stack([y, y], 1)).predict(make()).shape == (6, 2)
 
 
 def test_cell_data_is_carried_to_points_where_asked_for():
@@ -286,16 +278,6 @@ def test_points_elsewhere_come_as_a_fieldset():
     np.testing.assert_allclose(model.predict(ragged(), coords=own).values[:, 0], stress, rtol=1e-5)
 
 
-@pytest.mark.parametrize("make", [ragged, shared])
-def test_saved_models_read_meshes(make, tmp_path):
-    model = small().fit(make())
-    model.save(tmp_path / "model.skop")
-    for other in (skop.load(tmp_path / "model.skop"), pickle.loads(pickle.dumps(model))):
-        assert other.spec_ == model.spec_
-        np.testing.assert_array_equal(numbers(other.predict(make())), numbers(model.predict(make())))
-        assert other.score(make()) == model.score(make())
-
-
 # ---------------------------------------------------------------------- points that no cell uses
 def with_far_points(meshes, value=np.nan):
     """The same meshes with one or two points far away behind their own, in no cell; every third mesh has none."""
@@ -318,20 +300,21 @@ def own_rows(found, mesh):
     return numbers([meshio.Mesh(mesh.points, [], {k: v[: len(mesh.points)] for k, v in found.point_data.items()})])
 
 
-@pytest.mark.parametrize("make", [ragged, shared])
-@pytest.mark.parametrize("value", [np.nan, 7.0])
-def test_points_without_cells_change_nothing(make, value):
-    far = with_far_points(make(), value)
-    clean = small().fit(make())
-    with pytest.warns(SkopWarning) as caught:
-        model = small().fit(far)
-    assert [str(item.message).split(" (")[0] for item in caught] == ["6 points in 4 of 6 meshes"]
-    assert caught[0].filename == __file__
-    with pytest.warns(SkopWarning, match="6 points in 4 of 6"):
-        found = model.predict(far)
-    for mesh, whole, expected in zip(found, make(), clean.predict(make()), strict=True):
-        np.testing.assert_array_equal(own_rows(mesh, whole), numbers([expected]))
-    np.testing.assert_array_equal(numbers(model.predict(make())), numbers(clean.predict(make())))
+def test_points_without_cells_change_nothing(subtests):
+    for make in [ragged, shared]:
+        for value in [np.nan, 7.0]:
+            with subtests.test(make=make, value=value):
+                far = with_far_points(make(), value)
+                clean = small().fit(make())
+                with pytest.warns(SkopWarning) as caught:
+                    model = small().fit(far)
+                assert [str(item.message).split(" (")[0] for item in caught] == ["6 points in 4 of 6 meshes"]
+                assert caught[0].filename == __file__
+                with pytest.warns(SkopWarning, match="6 points in 4 of 6"):
+                    found = model.predict(far)
+                for mesh, whole, expected in zip(found, make(), clean.predict(make()), strict=True):
+                    np.testing.assert_array_equal(own_rows(mesh, whole), numbers([expected]))
+                np.testing.assert_array_equal(numbers(model.predict(make())), numbers(clean.predict(make())))
 
 
 @pytest.mark.filterwarnings("ignore:6 points in 4 of 6 meshes")
@@ -427,14 +410,6 @@ def test_other_estimators_and_points_without_cells():
 
 
 # ---------------------------------------------------------------------- scikit-learn's tools and other estimators
-@pytest.mark.parametrize("make", [ragged, shared])
-def test_cross_validation_over_meshes(make):
-    assert np.isfinite(cross_val_score(small(), make(), make(), cv=3, error_score="raise")).all()
-    assert np.isfinite(cross_val_score(small(), make(), cv=2, error_score="raise")).all()
-    search = GridSearchCV(small(), {"latents__n_tokens": [2, 4]}, cv=2, error_score="raise").fit(make(), make())
-    assert predicted(search.predict(make()[:2])[0]) == NAMES["target_fields"]
-
-
 def test_pod_on_meshes_that_share_points():
     model = PODRegressor(**NAMES).fit(shared(12))
     prediction = model.predict(shared(12))
@@ -475,13 +450,6 @@ def test_ensembles_of_mesh_models(make):
     assert np.isfinite(model.score(make()))
     assert np.isfinite(model.score(make(), make()))
     assert isinstance(model.predict(make(), coords=np.array([[0.5, 0.5]])), FieldSet)
-
-
-def test_weight_zero_leaves_a_mesh_out():
-    weight = np.array([1.0, 0, 1, 1, 0, 1])
-    weighted = small().fit(ragged(), sample_weight=weight)
-    without = small().fit([mesh for mesh, kept in zip(ragged(), weight, strict=True) if kept])
-    np.testing.assert_array_equal(numbers(weighted.predict(ragged())), numbers(without.predict(ragged())))
 
 
 # ---------------------------------------------------------------------- refusals
@@ -532,13 +500,13 @@ REFUSED_BY_FIT = {
 }
 
 
-@pytest.mark.parametrize("name", list(REFUSED_BY_FIT))
-def test_fit_refuses(name):
-    X, y, params, words = REFUSED_BY_FIT[name]
-    with pytest.raises(FieldDataError) as error:
-        small(**params).fit(X, y)
-    for word in words:
-        assert word in str(error.value)
+def test_fit_refuses(subtests):
+    for name, (X, y, params, words) in REFUSED_BY_FIT.items():
+        with subtests.test(name):
+            with pytest.raises(FieldDataError) as error:
+                small(**params).fit(X, y)
+            for word in words:
+                assert word in str(error.value)
 
 
 def cut_off(folder):
@@ -569,13 +537,13 @@ REFUSED_BY_PREDICT = {
 }
 
 
-@pytest.mark.parametrize("name", list(REFUSED_BY_PREDICT))
-def test_predict_refuses(name, folder):
-    make, words = REFUSED_BY_PREDICT[name]
-    with pytest.raises(ValueError, match=r"\w") as error:
-        small().fit(ragged()).predict(make(folder))
-    for word in words:
-        assert word in str(error.value)
+def test_predict_refuses(folder, subtests):
+    for name, (make, words) in REFUSED_BY_PREDICT.items():
+        with subtests.test(name):
+            with pytest.raises(ValueError, match=r"\w") as error:
+                small().fit(ragged()).predict(make(folder))
+            for word in words:
+                assert word in str(error.value)
 
 
 def test_arrays_and_points_of_the_plane_are_legal():
@@ -597,11 +565,6 @@ def test_meshes_for_a_model_of_arrays():
     X = np.random.default_rng(0).random((4, 5, 5, 1))
     with pytest.raises(FieldDataError, match="meshes"):
         small().fit(X, X).predict(ragged())
-
-
-def test_clones_are_unfitted_and_equal():
-    model = small().fit(ragged())
-    assert repr(clone(model).get_params()) == repr(model.get_params())
 
 
 def test_fields_of_meshes_beside_a_table():

@@ -9,7 +9,7 @@ from sklearn.model_selection import GridSearchCV
 
 import skop
 from skop import FieldSet, MNORegressor, RolloutRegressor
-from skop.data import unit_grid
+from skop.data import DataSpec, TargetForm, unit_grid
 from skop.datasets import make_darcy
 from skop.exceptions import SkopWarning
 from skop.metrics import neg_relative_l2_scorer
@@ -72,23 +72,23 @@ COUNTS = {
 CHANNELS = {"darcy": (1, 1), "shallow_water": (10, 91), "diffusion_reaction": (20, 182)}
 
 
-@pytest.mark.parametrize(("host", "mixer"), ALL)
-def test_presets_fit_their_networks_without_a_warning(host, mixer):
-    for number, (name, (n_fields, n_outputs)) in enumerate(CHANNELS.items()):
-        X, y = RANDOM.random((3, 4, 4, n_fields)), RANDOM.random((3, 4, 4, n_outputs))
-        model = MNORegressor.from_preset(name, host=host, mixer=mixer, max_iter=1, random_state=0)
-        assert type(model.host) is HOSTS[host]
-        assert type(model.mixer) is type(mixer_of(host, mixer))
-        assert getattr(model.mixer, "kind", "mamba") == mixer
-        with warnings.catch_warnings():
-            warnings.simplefilter("error", SkopWarning)
-            # One epoch of three samples learns nothing.
-            warnings.filterwarnings("ignore", "the training loss")
-            model.fit(X, y)
-        assert model.predict(X).shape == y.shape
-        if mixer != "softmax":
-            found = sum(parameter.numel() for parameter in model.module_.parameters())
-            assert found == COUNTS[host, mixer][number]
+def test_presets_fit_their_networks_without_a_warning(subtests):
+    for host, mixer in ALL:
+        with subtests.test(host=host, mixer=mixer):
+            for number, (name, (n_fields, n_outputs)) in enumerate(CHANNELS.items()):
+                model = MNORegressor.from_preset(name, host=host, mixer=mixer, max_iter=1, random_state=0)
+                assert type(model.host) is HOSTS[host]
+                assert type(model.mixer) is type(mixer_of(host, mixer))
+                assert getattr(model.mixer, "kind", "mamba") == mixer
+                spec = DataSpec("grid", "fields", TargetForm("array"), 2, n_fields, 0, n_outputs, (4, 4))
+                with warnings.catch_warnings():
+                    warnings.simplefilter("error", SkopWarning)
+                    model._check_options(spec, model.geometry)
+                built = model._build_network(spec, "grid")
+                if mixer != "softmax":
+                    assert sum(parameter.numel() for parameter in built.parameters()) == COUNTS[host, mixer][number]
+            X, y = RANDOM.random((3, 4, 4, n_fields)), RANDOM.random((3, 4, 4, n_outputs))
+            assert model.fit(X, y).predict(X).shape == y.shape
 
 
 TRAINING = {
@@ -105,23 +105,24 @@ TRAINING = {
 }
 
 
-@pytest.mark.parametrize(("host", "name"), TRAINING)
-def test_presets_train_as_the_public_scripts(host, name):
-    for mixer in THREE:
-        model = MNORegressor.from_preset(name, host=host, mixer=mixer)
-        batch, epochs, rate, cycle, decay, clip = TRAINING[host, name]
-        if (host, mixer) == ("gnot", "softmax"):
-            batch = 6 if name == "darcy" else 4
-        assert (model.batch_size, model.max_iter, model.learning_rate_init) == (batch, epochs, rate)
-        options = model.training
-        assert (options.schedule, options.one_cycle, model.weight_decay) == ("one_cycle", cycle, decay)
-        assert (options.max_grad_norm, options.beta_2, options.ema_decay) == (clip, 0.999, None)
-        assert (model.loss, model.early_stopping, model.geometry) == ("mse", False, "grid")
-        assert getattr(model.host, "n_steps", None) == (91 if host == "oformer" and name != "darcy" else None)
-    # 200,000 steps of 8 of 9,000 samples, and 100,000 of 4 of 900.
-    if host == "oformer":
-        samples, steps = (9000, 200_000) if name == "darcy" else (900, 100_000)
-        assert (epochs - 1) * samples / batch < steps <= epochs * samples / batch
+def test_presets_train_as_the_public_scripts(subtests):
+    for host, name in TRAINING:
+        with subtests.test(host=host, name=name):
+            for mixer in THREE:
+                model = MNORegressor.from_preset(name, host=host, mixer=mixer)
+                batch, epochs, rate, cycle, decay, clip = TRAINING[host, name]
+                if (host, mixer) == ("gnot", "softmax"):
+                    batch = 6 if name == "darcy" else 4
+                assert (model.batch_size, model.max_iter, model.learning_rate_init) == (batch, epochs, rate)
+                options = model.training
+                assert (options.schedule, options.one_cycle, model.weight_decay) == ("one_cycle", cycle, decay)
+                assert (options.max_grad_norm, options.beta_2, options.ema_decay) == (clip, 0.999, None)
+                assert (model.loss, model.early_stopping, model.geometry) == ("mse", False, "grid")
+                assert getattr(model.host, "n_steps", None) == (91 if host == "oformer" and name != "darcy" else None)
+            # 200,000 steps of 8 of 9,000 samples, and 100,000 of 4 of 900.
+            if host == "oformer":
+                samples, steps = (9000, 200_000) if name == "darcy" else (900, 100_000)
+                assert (epochs - 1) * samples / batch < steps <= epochs * samples / batch
 
 
 def test_presets_name_what_there_is():
@@ -232,12 +233,13 @@ def test_branches_change_the_fit_where_they_divide_the_inputs_and_warn_elsewhere
             assert said == np.array_equal(model.predict(X), plain) == (branches not in acting)
 
 
-@pytest.mark.parametrize("mixer", [Attention, GeometricScan, GridSSD, Hydra, Mamba, Mamba2, TakenakaMalmquist])
-def test_any_mixer_goes_into_the_host_without_cross_layers(mixer):
-    model = small("galerkin", mixer())
-    assert np.isfinite(model.fit(FIELDS, FIELDS).predict(FIELDS)).all()
-    X, y = ragged()
-    assert np.isfinite(model.fit(X, y).predict(X).values).all()
+def test_any_mixer_goes_into_the_host_without_cross_layers(subtests):
+    for mixer in [Attention, GeometricScan, GridSSD, Hydra, Mamba, Mamba2, TakenakaMalmquist]:
+        with subtests.test(mixer=mixer):
+            model = small("galerkin", mixer())
+            assert np.isfinite(model.fit(FIELDS, FIELDS).predict(FIELDS)).all()
+            X, y = ragged()
+            assert np.isfinite(model.fit(X, y).predict(X).values).all()
 
 
 def test_wrong_parameters_are_named():

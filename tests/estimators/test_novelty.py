@@ -284,13 +284,14 @@ NOT_WITHOUT = {
 }
 
 
-@pytest.mark.parametrize("name", sorted({path.stem for path in FOLDER.glob("*.skop")} - NOT_WITHOUT))
-def test_files_without_features_say_so(name):
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        model = skop.load(FOLDER / f"{name}.skop")
-    with pytest.raises(FieldDataError, match="holds no features"):
-        model.novelty(None)
+def test_files_without_features_say_so(subtests):
+    for name in sorted({path.stem for path in FOLDER.glob("*.skop")} - NOT_WITHOUT):
+        with subtests.test(name):
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                model = skop.load(FOLDER / f"{name}.skop")
+            with pytest.raises(FieldDataError, match="holds no features"):
+                model.novelty(None)
 
 
 def test_fits_draw_no_other_random_numbers(on_table):
@@ -363,16 +364,17 @@ def test_a_warning_beyond_a_level(on_table):
         on_table.novelty(X, level=None)
 
 
-@pytest.mark.parametrize("level", [1, 1.5, -0.1, np.nan, "0.9", True])
-def test_levels_that_are_none(on_table, level):
-    with pytest.raises(FieldDataError, match="expected a number from 0 up to but not including 1, or None"):
-        on_table.novelty(TABLE, level=level)
+def test_levels_that_are_none(on_table, subtests):
+    for level in [1, 1.5, -0.1, np.nan, "0.9", True]:
+        words = "expected a number from 0 up to but not including 1, or None"
+        with subtests.test(level=level), pytest.raises(FieldDataError, match=words):
+            on_table.novelty(TABLE, level=level)
 
 
-@pytest.mark.parametrize("X", [TABLE[:, :2], TABLE[:, :, None], np.full((2, 3), np.nan), "none"])
-def test_wrong_inputs_are_refused(on_table, X):
-    with pytest.raises(ValueError, match=r"features|X|NaN|could not"):
-        on_table.novelty(X)
+def test_wrong_inputs_are_refused(on_table, subtests):
+    for X in [TABLE[:, :2], TABLE[:, :, None], np.full((2, 3), np.nan), "none"]:
+        with subtests.test(X=X), pytest.raises(ValueError, match=r"features|X|NaN|could not"):
+            on_table.novelty(X)
 
 
 def test_unfitted_models_are_refused():

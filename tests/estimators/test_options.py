@@ -63,61 +63,62 @@ PARTS = {name: kind for name, kind in Part.known.items() if kind.__module__.star
 MIXERS = [Attention, GeometricScan, GridSSD, Hydra, Mamba, Mamba2, TakenakaMalmquist]
 
 
-@pytest.mark.parametrize("kind", OPERATORS)
-def test_a_user_sees_at_most_thirty_parameters_all_by_keyword(kind):
-    parameters = inspect.signature(kind).parameters.values()
-    assert len(parameters) <= 30
-    assert all(parameter.kind is inspect.Parameter.KEYWORD_ONLY for parameter in parameters)
+def test_a_user_sees_at_most_thirty_parameters_all_by_keyword(subtests):
+    for kind in OPERATORS:
+        with subtests.test(kind=kind):
+            parameters = inspect.signature(kind).parameters.values()
+            assert len(parameters) <= 30
+            assert all(parameter.kind is inspect.Parameter.KEYWORD_ONLY for parameter in parameters)
 
 
 # ---------------------------------------------------------------------- parts
-@pytest.mark.parametrize("name", PARTS)
-def test_parts_are_estimators_with_valid_defaults(name):
-    part = PARTS[name]()
-    part._validate_params()
-    assert set(part.get_params()) == set(part._parameter_constraints) == {each.name for each in fields(part)}
-    assert repr(part) == f"{name}()"
-    copy = pickle.loads(pickle.dumps(clone(part)))
-    assert type(copy) is PARTS[name]
-    assert copy.get_params() == part.get_params()
-    assert not list(part.idle())
-    with pytest.raises(TypeError, match="positional"):
-        PARTS[name](3)
+def test_parts_are_estimators_with_valid_defaults(subtests):
+    for name in PARTS:
+        with subtests.test(name):
+            part = PARTS[name]()
+            part._validate_params()
+            assert set(part.get_params()) == set(part._parameter_constraints) == {each.name for each in fields(part)}
+            assert repr(part) == f"{name}()"
+            copy = pickle.loads(pickle.dumps(clone(part)))
+            assert type(copy) is PARTS[name]
+            assert copy.get_params() == part.get_params()
+            assert not list(part.idle())
+            with pytest.raises(TypeError, match="positional"):
+                PARTS[name](3)
 
 
-@pytest.mark.parametrize("name", PARTS)
-def test_a_parameter_of_another_part_cannot_be_written(name):
-    part = PARTS[name]()
-    others = {other for kind in PARTS.values() for other in kind().get_params()} - set(part.get_params())
-    for other in others:
-        with pytest.raises(TypeError, match=f"unexpected keyword argument '{other}'"):
-            PARTS[name](**{other: 1})
-        with pytest.raises(ValueError, match=f"Invalid parameter '{other}' for estimator {name}"):
-            part.set_params(**{other: 1})
+def test_a_parameter_of_another_part_cannot_be_written(subtests):
+    for name in PARTS:
+        with subtests.test(name):
+            part = PARTS[name]()
+            others = {other for kind in PARTS.values() for other in kind().get_params()} - set(part.get_params())
+            for other in others:
+                with pytest.raises(TypeError, match=f"unexpected keyword argument '{other}'"):
+                    PARTS[name](**{other: 1})
+                with pytest.raises(ValueError, match=f"Invalid parameter '{other}' for estimator {name}"):
+                    part.set_params(**{other: 1})
 
 
-@pytest.mark.parametrize("name", PARTS)
-def test_parameters_act_with_values_that_other_parameters_of_the_part_can_have(name):
-    for each in fields(PARTS[name]):
-        for other, able in each.metadata["acts_with"].items():
-            for value in able:
-                PARTS[name](**{other: value})._validate_params()
+def test_parameters_act_with_values_that_other_parameters_of_the_part_can_have(subtests):
+    for name in PARTS:
+        with subtests.test(name):
+            for each in fields(PARTS[name]):
+                for other, able in each.metadata["acts_with"].items():
+                    for value in able:
+                        PARTS[name](**{other: value})._validate_params()
 
 
-@pytest.mark.parametrize(
-    ("part", "idle"),
-    [
+def test_a_part_knows_its_parameters_without_effect(subtests):
+    for part, idle in [
         (Patches(n_frequencies=2, positional_encoding=None), {"n_frequencies"}),
         (Patches(n_frequencies=2), set()),
         (Patches(positional_encoding=None), set()),
         (GalerkinTransformer(decoder="pointwise", n_modes=2), {"n_modes"}),
         (RotaryAttention(kind="softmax", rotary_scales=2.0, query_rotary_scale=3.0), {"rotary_scales"}),
         (TakenakaMalmquist(transform="filter", d_state=3), {"d_state"}),
-    ],
-    ids=repr,
-)
-def test_a_part_knows_its_parameters_without_effect(part, idle):
-    assert {name for name, _ in part.idle()} == idle
+    ]:
+        with subtests.test(part=part):
+            assert {name for name, _ in part.idle()} == idle
 
 
 def test_a_parameter_that_its_part_does_not_use_warns():
@@ -126,37 +127,39 @@ def test_a_parameter_that_its_part_does_not_use_warns():
         model.fit(FIELDS, FIELDS)
 
 
-@pytest.mark.parametrize("kind", OPERATORS)
-def test_parameters_of_parts_that_are_not_given_are_listed_and_can_be_set(kind):
-    model, other = kind(), kind()
-    usual = {name: value for name, value in model.get_params().items() if "__" in name}
-    parts = {name.partition("__")[0] for name in usual}
-    assert {"training", "scaling", "symmetries", "mixer"} <= parts
-    for name, value in usual.items():
-        part, _, inner = name.partition("__")
-        assert getattr(model, part) is None
-        changed = clone(model).set_params(**{name: value})
-        assert isinstance(getattr(changed, part), Part)
-        assert {each: held for each, held in changed.get_params().items() if "__" in each} == usual
-        changed.set_params(**{name: 123})
-        assert getattr(getattr(changed, part), inner) == 123
-    # Neither the estimator nor another one has changed, and what is listed can be set.
-    assert other.get_params() == kind().get_params() == model.get_params()
-    again = kind().set_params(**model.get_params()).get_params()
-    assert {name: value for name, value in again.items() if name not in parts} == {
-        name: value for name, value in model.get_params().items() if name not in parts
-    }
+def test_parameters_of_parts_that_are_not_given_are_listed_and_can_be_set(subtests):
+    for kind in OPERATORS:
+        with subtests.test(kind=kind):
+            model, other = kind(), kind()
+            usual = {name: value for name, value in model.get_params().items() if "__" in name}
+            parts = {name.partition("__")[0] for name in usual}
+            assert {"training", "scaling", "symmetries", "mixer"} <= parts
+            for name, value in usual.items():
+                part, _, inner = name.partition("__")
+                assert getattr(model, part) is None
+                changed = clone(model).set_params(**{name: value})
+                assert isinstance(getattr(changed, part), Part)
+                assert {each: held for each, held in changed.get_params().items() if "__" in each} == usual
+                changed.set_params(**{name: 123})
+                assert getattr(getattr(changed, part), inner) == 123
+            # Neither the estimator nor another one has changed, and what is listed can be set.
+            assert other.get_params() == kind().get_params() == model.get_params()
+            again = kind().set_params(**model.get_params()).get_params()
+            assert {name: value for name, value in again.items() if name not in parts} == {
+                name: value for name, value in model.get_params().items() if name not in parts
+            }
 
 
-@pytest.mark.parametrize("kind", OPERATORS)
-def test_the_part_that_is_meant_by_none_never_changes(kind):
-    before = {name: value for name, value in kind().get_params().items() if "__" in name}
-    changed = kind(**SMALL).fit(FIELDS, FIELDS)
-    changed.set_params(mixer__d_state=3, training__ema_decay=None, scaling__inputs=None)
-    changed.fit(FIELDS, FIELDS)
-    first, second = kind().set_params(mixer__d_state=3), kind().set_params(mixer__d_state=4)
-    assert (first.mixer.d_state, second.mixer.d_state) == (3, 4)
-    assert {name: value for name, value in kind().get_params().items() if "__" in name} == before
+def test_the_part_that_is_meant_by_none_never_changes(subtests):
+    for kind in OPERATORS:
+        with subtests.test(kind=kind):
+            before = {name: value for name, value in kind().get_params().items() if "__" in name}
+            changed = kind(**SMALL).fit(FIELDS, FIELDS)
+            changed.set_params(mixer__d_state=3, training__ema_decay=None, scaling__inputs=None)
+            changed.fit(FIELDS, FIELDS)
+            first, second = kind().set_params(mixer__d_state=3), kind().set_params(mixer__d_state=4)
+            assert (first.mixer.d_state, second.mixer.d_state) == (3, 4)
+            assert {name: value for name, value in kind().get_params().items() if "__" in name} == before
 
 
 @pytest.mark.parametrize(
@@ -231,26 +234,24 @@ def test_options_are_the_same_as_their_defaults_and_change_the_fit():
     assert not np.array_equal(other.predict(FIELDS), plain)
 
 
-@pytest.mark.parametrize("name", ["training__beta_2", "scaling__coords", "scan__kernel_size", "symmetries__names"])
-def test_a_wrong_option_is_refused_before_training(name):
-    with pytest.raises(ValueError, match=name.partition("__")[2]):
-        LaMORegressor(**SMALL).set_params(**{name: -1}).fit(FIELDS, FIELDS)
+def test_a_wrong_option_is_refused_before_training(subtests):
+    for name in ["training__beta_2", "scaling__coords", "scan__kernel_size", "symmetries__names"]:
+        with subtests.test(name), pytest.raises(ValueError, match=name.partition("__")[2]):
+            LaMORegressor(**SMALL).set_params(**{name: -1}).fit(FIELDS, FIELDS)
 
 
-@pytest.mark.parametrize(
-    ("X", "y", "name", "value", "words"),
-    [
+def test_a_parameter_without_effect_warns(subtests):
+    for X, y, name, value, words in [
         (FIELDS, FIELDS, "latents__n_tokens", 5, "latents=LatentTokens(n_tokens=5)"),
         (FIELDS, FIELDS, "mixer", Mamba2(), "mixer=Mamba2()"),
         (POINTS, VALUES, "patches__size", 3, "patches=Patches(size=3)"),
         (POINTS, VALUES, "scan", Hydra(), "scan=Hydra()"),
         (POINTS, VALUES, "refinement", "native", "refinement='native'"),
-    ],
-)
-def test_a_parameter_without_effect_warns(X, y, name, value, words):
-    model = LaMORegressor(**SMALL).set_params(**{name: value})
-    with pytest.warns(SkopWarning, match=re.escape(f"{words} has no effect on points read as geometry")):
-        model.fit(X, y)
+    ]:
+        with subtests.test(name=name, value=value):
+            model = LaMORegressor(**SMALL).set_params(**{name: value})
+            with pytest.warns(SkopWarning, match=re.escape(f"{words} has no effect on points read as geometry")):
+                model.fit(X, y)
 
 
 @pytest.mark.parametrize("kind", [LaMORegressor, AMORegressor])
@@ -323,16 +324,18 @@ def test_a_field_without_documentation_is_refused():
             extra: int = 3
 
 
-@pytest.mark.parametrize("mixer", MIXERS)
-def test_latent_tokens_are_mixed_by_any_mixer(mixer):
-    model = LaMORegressor(**SMALL, mixer=mixer()).fit(PAIRS, VALUES)
-    assert np.isfinite(np.concatenate(model.predict(PAIRS))).all()
+def test_latent_tokens_are_mixed_by_any_mixer(subtests):
+    for mixer in MIXERS:
+        with subtests.test(mixer=mixer):
+            model = LaMORegressor(**SMALL, mixer=mixer()).fit(PAIRS, VALUES)
+            assert np.isfinite(np.concatenate(model.predict(PAIRS))).all()
 
 
-@pytest.mark.parametrize("mixer", MIXERS)
-def test_patches_are_mixed_by_any_mixer(mixer):
-    model = LaMORegressor(**SMALL, scan=mixer(), patches=Patches(size=1)).fit(FIELDS, FIELDS)
-    assert np.isfinite(model.predict(FIELDS)).all()
+def test_patches_are_mixed_by_any_mixer(subtests):
+    for mixer in MIXERS:
+        with subtests.test(mixer=mixer):
+            model = LaMORegressor(**SMALL, scan=mixer(), patches=Patches(size=1)).fit(FIELDS, FIELDS)
+            assert np.isfinite(model.predict(FIELDS)).all()
 
 
 @pytest.mark.parametrize("name", ["scan", "mixer"])
@@ -343,19 +346,17 @@ def test_rotary_positions_are_refused_where_there_are_none(name):
 
 
 # ---------------------------------------------------------------------- regularisation during a training
-@pytest.mark.parametrize("kind", OPERATORS)
-@pytest.mark.parametrize("X", [FIELDS, list(zip(POINTS, VALUES, strict=True))], ids=["grid", "points"])
-def test_drop_path_changes_the_training_of_every_operator(kind, X):
-    if kind is GeoMaNORegressor and isinstance(X, list):
-        pytest.skip("GeoMaNO reads grids")
-    y = FIELDS if X is FIELDS else VALUES
-    plain, dropping = (
-        kind(width=8, depth=1, max_iter=1, random_state=0, training=TrainingOptions(drop_path=rate)).fit(X, y)
-        for rate in (0.0, 0.5)
-    )
-    assert plain.loss_curve_ != dropping.loss_curve_
-    # Nothing is left out of predictions.
-    np.testing.assert_array_equal(np.concatenate(dropping.predict(X)), np.concatenate(dropping.predict(X)))
+def test_drop_path_changes_the_training_of_every_operator(subtests):
+    for kind in OPERATORS:
+        # GeoMaNO reads grids.
+        for X, y in [(FIELDS, FIELDS), (PAIRS, VALUES)][: 1 if kind is GeoMaNORegressor else 2]:
+            with subtests.test(kind=kind, on_grid=X is FIELDS):
+                plain, dropping = (
+                    kind(**SMALL, training=TrainingOptions(drop_path=rate)).fit(X, y) for rate in (0.0, 0.5)
+                )
+                assert plain.loss_curve_ != dropping.loss_curve_
+                # Nothing is left out of predictions.
+                np.testing.assert_array_equal(np.concatenate(dropping.predict(X)), np.concatenate(dropping.predict(X)))
 
 
 def test_drop_path_is_refused_without_branches():
@@ -376,7 +377,12 @@ def test_patches_shift_where_a_training_overfits_and_drop_path_follows(shifts, s
     left = iter([True] * stalls)
     monkeypatch.setattr(OverfittingMonitor, "overfits", lambda self, *_: (next(left, False), None))
     fields = np.random.default_rng(0).normal(size=(40, 6, 6, 1))
-    options = {"early_stopping": True, "base": None, "training": TrainingOptions(shift_patches=shifts)}
+    options = {
+        "early_stopping": True,
+        "base": None,
+        "training": TrainingOptions(shift_patches=shifts),
+        "batch_size": 18,
+    }
     model = LaMORegressor(**SMALL, patches=Patches(size=2), **options)
     model.set_params(max_iter=8).fit(fields, fields)
     assert model.module_.shifts_patches == (stalls > 0 if shifts == "auto" else shifts)
@@ -497,7 +503,7 @@ def test_samples_are_held_out_to_judge_a_training_and_returned(seen, monkeypatch
     ids=["few epochs", "none", "a fixed rate", "few samples", "no branches"],
 )
 def test_no_samples_are_held_out_where_they_would_judge_nothing(changes, monkeypatch):
-    options = {"kind": LaMORegressor, "n_samples": 100, "max_iter": 8, "base": None, "random_state": 0} | changes
+    options = {"kind": LaMORegressor, "n_samples": 100, "max_iter": 8, "base": None, "batch_size": 100} | changes
     kind, n_samples = options.pop("kind"), options.pop("n_samples")
     trained, original = [], FitSession.training_loader
 

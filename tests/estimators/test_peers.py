@@ -35,9 +35,10 @@ def on_clouds():
     return fields, fields
 
 
-@pytest.mark.parametrize("kind", [TransolverRegressor, DeepONetRegressor, UNetRegressor, FNORegressor])
-def test_parameters_can_be_overlooked(kind):
-    assert len(kind().get_params(deep=False)) <= 30
+def test_parameters_can_be_overlooked(subtests):
+    for kind in [TransolverRegressor, DeepONetRegressor, UNetRegressor, FNORegressor]:
+        with subtests.test(kind=kind):
+            assert len(kind().get_params(deep=False)) <= 30
 
 
 def test_transolver_takes_small_batches_on_grids():

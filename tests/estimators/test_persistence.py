@@ -21,6 +21,7 @@ from skop import (
     AMORegressor,
     EnsembleRegressor,
     FieldSet,
+    GeoMaNORegressor,
     LaMORegressor,
     MNORegressor,
     PODRegressor,
@@ -29,10 +30,23 @@ from skop import (
     TimeConditionedRegressor,
 )
 from skop.data import unit_grid
-from skop.estimators.files._persistence import _digest, _read
+from skop.estimators.files._persistence import _digest, _read, read_state, write_state
 from skop.exceptions import ModelFileError, SkopWarning
 from skop.losses import GradientRelativeL2Loss, RelativeL2Loss, SobolevLoss, TrainingLoss
-from skop.parts import GNOT, Attention, GalerkinTransformer, Mamba, OFormer, Part, RotaryAttention, TakenakaMalmquist
+from skop.parts import (
+    GNOT,
+    Attention,
+    GalerkinTransformer,
+    GeometricScan,
+    LatentAttention,
+    LiteralExpansions,
+    Mamba,
+    OFormer,
+    Part,
+    Patches,
+    RotaryAttention,
+    TakenakaMalmquist,
+)
 
 from .make_model_files import FOLDER, cases_of_0_1_0, inputs_of, others_of, values_of
 
@@ -110,30 +124,31 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize(("X", "y", "params"), CASES.values(), ids=CASES)
-def test_predictions_and_records_come_back_bit_for_bit(X, y, params, tmp_path):
-    estimator = small(**params).fit(X, y)
-    loaded = reloaded(estimator, tmp_path)
-    expected, found = estimator.predict(X), loaded.predict(X)
-    assert type(found) is type(expected)
-    np.testing.assert_array_equal(values(found), values(expected))
-    assert values(found).dtype == values(expected).dtype
-    assert loaded.score(X, y) == estimator.score(X, y)
-    assert loaded.spec_ == estimator.spec_
-    for name in (
-        "loss_curve_",
-        "validation_scores_",
-        "n_iter_",
-        "best_iter_",
-        "stopped_",
-        "fit_seconds_",
-        "n_features_in_",
-        "dtype_",
-    ):
-        assert getattr(loaded, name) == getattr(estimator, name)
-    assert not loaded.module_.training
-    # Saving what was loaded changes nothing either.
-    np.testing.assert_array_equal(values(reloaded(loaded, tmp_path).predict(X)), values(expected))
+def test_predictions_and_records_come_back_bit_for_bit(tmp_path, subtests):
+    for case, (X, y, params) in CASES.items():
+        with subtests.test(case):
+            estimator = small(**params).fit(X, y)
+            loaded = reloaded(estimator, tmp_path)
+            expected, found = estimator.predict(X), loaded.predict(X)
+            assert type(found) is type(expected)
+            np.testing.assert_array_equal(values(found), values(expected))
+            assert values(found).dtype == values(expected).dtype
+            assert loaded.score(X, y) == estimator.score(X, y)
+            assert loaded.spec_ == estimator.spec_
+            for name in (
+                "loss_curve_",
+                "validation_scores_",
+                "n_iter_",
+                "best_iter_",
+                "stopped_",
+                "fit_seconds_",
+                "n_features_in_",
+                "dtype_",
+            ):
+                assert getattr(loaded, name) == getattr(estimator, name)
+            assert not loaded.module_.training
+            # Saving what was loaded changes nothing either.
+            np.testing.assert_array_equal(values(reloaded(loaded, tmp_path).predict(X)), values(expected))
 
 
 def test_parameters_come_back(tmp_path):
@@ -230,10 +245,10 @@ def test_what_was_changed_after_the_fit_is_refused_or_changes_nothing(model, tmp
             changed.save(tmp_path / "model.skop")
 
 
-@pytest.mark.parametrize("params", [{"width": -1}, {"training": 3}, {"loss": "no"}, {"scan": 3}])
-def test_parameters_by_which_a_file_could_not_be_loaded_are_refused(model, tmp_path, params):
-    with pytest.raises(ModelFileError, match="with which it cannot be fitted"):
-        copy.deepcopy(model).set_params(**params).save(tmp_path / "model.skop")
+def test_parameters_by_which_a_file_could_not_be_loaded_are_refused(model, tmp_path, subtests):
+    for params in [{"width": -1}, {"training": 3}, {"loss": "no"}, {"scan": 3}]:
+        with subtests.test(params=params), pytest.raises(ModelFileError, match="with which it cannot be fitted"):
+            copy.deepcopy(model).set_params(**params).save(tmp_path / "model.skop")
     with pytest.raises(NotFittedError):
         type(model)().save(tmp_path / "model.skop")
     band = skop.ConformalRegressor(skop.PODRegressor(), coverage=0.5).fit(GRIDS, GRIDS)
@@ -338,7 +353,7 @@ def test_a_loss_class_of_ones_own_is_refused_when_saving(path):
 
 
 def test_a_folder_that_is_not_there(model, tmp_path):
-    with pytest.raises(FileNotFoundError):
+    with pytest.raises(FileNotFoundError, match="there is no folder"):
         model.save(tmp_path / "nowhere" / "model.skop")
 
 
@@ -393,23 +408,20 @@ def test_a_changed_type_of_a_tensor_is_refused(model, path, old, new):
         start += 1
 
 
-@pytest.mark.parametrize(
-    "content",
-    [
-        b"",
-        b"hello",
-        b"\x80\x04K\x01.",
-        b"\xff" * 100,
-        json.dumps({"a": 1}).encode(),
-        save_tensors({"a": torch.zeros(2)}),
-        save_tensors({"a": torch.zeros(2)}, {"skop": "no json", "sha256": "0"}),
-    ],
-    ids=["empty", "text", "pickle", "ones", "json", "other tensors", "bad header"],
-)
-def test_foreign_files_are_refused(content, tmp_path):
-    (tmp_path / "file").write_bytes(content)
-    with pytest.raises(ModelFileError, match="file"):
-        skop.load(tmp_path / "file")
+def test_foreign_files_are_refused(tmp_path, subtests):
+    for label, content in {
+        "empty": b"",
+        "text": b"hello",
+        "pickle": b"\x80\x04K\x01.",
+        "ones": b"\xff" * 100,
+        "json": json.dumps({"a": 1}).encode(),
+        "other tensors": save_tensors({"a": torch.zeros(2)}),
+        "bad header": save_tensors({"a": torch.zeros(2)}, {"skop": "no json", "sha256": "0"}),
+    }.items():
+        with subtests.test(label):
+            (tmp_path / "file").write_bytes(content)
+            with pytest.raises(ModelFileError, match="file"):
+                skop.load(tmp_path / "file")
 
 
 def test_a_header_within_itself_is_refused(path):
@@ -603,11 +615,14 @@ CHANGES |= {
 }
 
 
-@pytest.mark.parametrize(("change", "message"), CHANGES.values(), ids=CHANGES)
-def test_whole_files_that_do_not_fit_are_refused(path, change, message):
-    rewrite(path, change)
-    with pytest.raises(ModelFileError, match=message):
-        skop.load(path)
+def test_whole_files_that_do_not_fit_are_refused(path, subtests):
+    content = path.read_bytes()
+    for case, (change, message) in CHANGES.items():
+        with subtests.test(case):
+            path.write_bytes(content)
+            rewrite(path, change)
+            with pytest.raises(ModelFileError, match=message):
+                skop.load(path)
 
 
 def absent(*places):
@@ -654,21 +669,21 @@ def test_options_and_parameters_of_the_network_that_came_later_have_their_defaul
 FILES = sorted(path.relative_to(FOLDER).as_posix().removesuffix(".skop") for path in FOLDER.rglob("*.skop"))
 
 
-@pytest.mark.parametrize("name", FILES)
-def test_files_of_earlier_versions_give_the_predictions_of_then(name):
-    path = FOLDER / f"{name}.skop"
-    with warnings.catch_warnings():
-        # Another scikit-learn than that of the file may be installed.
-        warnings.simplefilter("ignore", SkopWarning)
-        held, estimator = np.load(path.with_suffix(".npz")), skop.load(path)
-    X = inputs_of(path, estimator)
-    predicted = estimator.predict(X)
-    found = {"values": values_of(predicted), "scalars": getattr(predicted, "params", None)}
-    if held.keys() & {"lower", "score"}:
-        found |= others_of(estimator, X)
-    for name, part in found.items():
-        if name in held:
-            np.testing.assert_allclose(part, held[name], rtol=0, atol=1e-5 * np.abs(held[name]).max())
+def test_files_of_earlier_versions_give_the_predictions_of_then(subtests):
+    for name in FILES:
+        with subtests.test(name):
+            path = FOLDER / f"{name}.skop"
+            with warnings.catch_warnings():
+                # Another scikit-learn than that of the file may be installed.
+                warnings.simplefilter("ignore", SkopWarning)
+                held, estimator = np.load(path.with_suffix(".npz")), skop.load(path)
+            X = inputs_of(path, estimator)
+            predicted = estimator.predict(X)
+            found = {"values": values_of(predicted), "scalars": getattr(predicted, "params", None)}
+            if held.keys() & {"lower", "score"}:
+                found |= others_of(estimator, X)
+            for kind in found.keys() & held.keys():
+                np.testing.assert_allclose(found[kind], held[kind], rtol=0, atol=1e-5 * np.abs(held[kind]).max())
 
 
 def test_the_patience_of_earlier_versions_is_an_option_of_the_training(tmp_path):
@@ -723,7 +738,37 @@ def nested():
                 (OFormer(), RotaryAttention(kind="softmax")),
             )
         },
+        **{
+            f"GeoMaNO, {patches.positional_encoding}": (
+                GeoMaNORegressor(width=8, depth=1, mixer=scan, patches=patches, max_iter=1),
+                GRIDS,
+                GRIDS,
+            )
+            for scan, patches in (
+                (GeometricScan(recurrence="grid"), Patches()),
+                (GeometricScan(separate_gate=False), Patches(positional_encoding="learned")),
+            )
+        },
         "AMO": (AMORegressor(width=8, depth=1, mixer=TakenakaMalmquist(n_poles=3), max_iter=1), GRIDS, GRIDS),
+        "AMO with fixed poles of a filter": (
+            AMORegressor(
+                width=8, depth=1, mixer=TakenakaMalmquist(transform="filter", adaptive_poles=False), max_iter=1
+            ),
+            GRIDS,
+            GRIDS,
+        ),
+        "AMO as printed": (
+            AMORegressor(
+                width=8,
+                depth=1,
+                geometry="points",
+                latents=LatentAttention(n_tokens=6),
+                mixer=LiteralExpansions(),
+                max_iter=1,
+            ),
+            GRIDS,
+            GRIDS,
+        ),
         "a published AMO": (
             AMORegressor.from_preset("darcy", width=8, depth=1, latents__n_tokens=6, max_iter=1),
             GRIDS,
@@ -745,13 +790,14 @@ def nested():
     }
 
 
-@pytest.mark.parametrize("name", nested())
-def test_estimators_around_others_come_back_bit_for_bit(name, tmp_path):
-    estimator, X, y = nested()[name]
-    fitted = estimator.fit(X, y)
-    loaded = reloaded(fitted, tmp_path)
-    np.testing.assert_array_equal(values(loaded.predict(X)), values(fitted.predict(X)))
-    assert repr(loaded.get_params(deep=False)) == repr(fitted.get_params(deep=False))
+def test_estimators_around_others_come_back_bit_for_bit(tmp_path, subtests):
+    for name, (estimator, X, y) in nested().items():
+        with subtests.test(name):
+            fitted = estimator.fit(X, y)
+            loaded = reloaded(fitted, tmp_path)
+            assert type(loaded) is type(fitted)
+            np.testing.assert_array_equal(values(loaded.predict(X)), values(fitted.predict(X)))
+            assert repr(loaded.get_params(deep=False)) == repr(fitted.get_params(deep=False))
 
 
 def test_a_regressor_that_is_not_known_is_refused_with_advice(tmp_path):
@@ -775,6 +821,13 @@ def test_arrays_of_foreign_byte_order_and_of_objects_are_saved(tmp_path):
     np.testing.assert_array_equal(loaded.predict(GRIDS), estimator.predict(GRIDS))
     foreign = small().fit(TABLE, (POINTS.astype(">f8"), FIELDS.values))
     np.testing.assert_array_equal(reloaded(foreign, tmp_path).predict(TABLE)[1], foreign.predict(TABLE)[1])
+
+
+def test_arrays_keep_their_order_in_memory_on_which_rounding_depends(tmp_path):
+    for order in "CF":
+        write_state(np.ones((3, 2), order=order), tmp_path / "array.state")
+        found = read_state(tmp_path / "array.state")
+        assert (found.flags.c_contiguous, found.flags.f_contiguous) == (order == "C", order == "F")
 
 
 def test_a_class_of_the_name_of_one_of_skop_does_not_take_its_place(model, tmp_path):

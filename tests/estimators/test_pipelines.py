@@ -79,16 +79,16 @@ def predicted(model, inputs):
     return found[1] if isinstance(found, tuple) else found
 
 
-@pytest.mark.parametrize("name", STEPS)
-def test_pipelines_come_back_bit_for_bit(name, tmp_path):
-    steps, inputs = STEPS[name]
-    for y in (SCALARS, FIELDS) if name == "StandardScaler" else (SCALARS,):
-        model = make_pipeline(*map(clone, steps), small()).fit(inputs, y)
-        skop.save(model, tmp_path / "model.skop")
-        loaded = skop.load(tmp_path / "model.skop")
-        np.testing.assert_array_equal(predicted(loaded, inputs), predicted(model, inputs))
-        assert [type(step) for _, step in loaded.steps] == [type(step) for _, step in model.steps]
-        assert repr(loaded) == repr(model)
+def test_pipelines_come_back_bit_for_bit(tmp_path, subtests):
+    for name, (steps, inputs) in STEPS.items():
+        with subtests.test(name):
+            for y in (SCALARS, FIELDS) if name == "StandardScaler" else (SCALARS,):
+                model = make_pipeline(*map(clone, steps), small()).fit(inputs, y)
+                skop.save(model, tmp_path / "model.skop")
+                loaded = skop.load(tmp_path / "model.skop")
+                np.testing.assert_array_equal(predicted(loaded, inputs), predicted(model, inputs))
+                assert [type(step) for _, step in loaded.steps] == [type(step) for _, step in model.steps]
+                assert repr(loaded) == repr(model)
 
 
 @pytest.mark.parametrize("y", [SCALARS, FIELDS], ids=["scalars", "fields"])
@@ -124,22 +124,20 @@ def test_estimators_are_saved_as_by_their_own_method(tmp_path):
     np.testing.assert_array_equal(loaded.predict(X), model.predict(X))
 
 
-@pytest.mark.parametrize(
-    ("model", "words"),
-    [
+@pytest.mark.filterwarnings("ignore")
+def test_what_cannot_be_saved_is_named(tmp_path, subtests):
+    for model, words in [
         (make_pipeline(FastICA(2, random_state=0), small()), r"FastICA.*StandardScaler.*joblib"),
         (make_pipeline(FeatureUnion([("ica", StandardScaler())]), small()), "FeatureUnion"),
         (make_pipeline(FunctionTransformer(np.nan_to_num), small()), r"func=<function nan_to_num.*np\.log.*joblib"),
         (make_pipeline(StandardScaler(), Ridge()), r"ends in Ridge\(\).*joblib"),
         (Ridge(), "is a Ridge"),
-    ],
-)
-@pytest.mark.filterwarnings("ignore")
-def test_what_cannot_be_saved_is_named(model, words, tmp_path):
-    model.fit(np.abs(X), SCALARS)
-    with pytest.raises(ModelFileError, match=words):
-        skop.save(model, tmp_path / "model.skop")
-    assert not list(tmp_path.iterdir())
+    ]:
+        with subtests.test(model=model):
+            model.fit(np.abs(X), SCALARS)
+            with pytest.raises(ModelFileError, match=words):
+                skop.save(model, tmp_path / "model.skop")
+            assert not list(tmp_path.iterdir())
 
 
 def test_a_pipeline_that_is_not_fitted(tmp_path):
@@ -172,24 +170,30 @@ def arrays(prediction):
     return found if getattr(prediction, "params", None) is None else [*found, prediction.params]
 
 
-@pytest.mark.parametrize("name", TARGETS)
-@pytest.mark.parametrize("method", ["split", "cv+", "frozen"])
-def test_a_band_around_a_pipeline_is_that_of_what_its_steps_give(name, method, tmp_path):
-    y, last = TARGETS[name], PODRegressor(regressor="ridge")
-    pipeline, options = make_pipeline(logarithm(), last), {"coverage": 0.5, "cv": 3, "random_state": 0}
-    if method == "frozen":
-        pipeline, last = FrozenEstimator(pipeline.fit(TABLE, y)), FrozenEstimator(clone(last).fit(LOGARITHMS, y))
-    else:
-        options["method"] = method
-    band = ConformalRegressor(pipeline, **options).fit(TABLE, y)
-    expected = ConformalRegressor(last, **options).fit(LOGARITHMS, y)
-    band.save(tmp_path / "band.skop")
-    for model in (band, skop.load(tmp_path / "band.skop"), pickle.loads(pickle.dumps(band))):
-        assert model.score_coverage(TABLE, y) == pytest.approx(expected.score_coverage(LOGARITHMS, y))
-        assert model.score(TABLE, y) == pytest.approx(expected.score(LOGARITHMS, y), rel=1e-10)
-        pairs = zip(model.predict_interval(TABLE), expected.predict_interval(LOGARITHMS), strict=True)
-        for found, wanted in pairs:
-            assert all(np.allclose(one, other) for one, other in zip(arrays(found), arrays(wanted), strict=True))
+def test_a_band_around_a_pipeline_is_that_of_what_its_steps_give(tmp_path, subtests):
+    for name in TARGETS:
+        for method in ["split", "cv+", "frozen"]:
+            with subtests.test(name=name, method=method):
+                y, last = TARGETS[name], PODRegressor(regressor="ridge")
+                pipeline, options = make_pipeline(logarithm(), last), {"coverage": 0.5, "cv": 3, "random_state": 0}
+                if method == "frozen":
+                    pipeline, last = (
+                        FrozenEstimator(pipeline.fit(TABLE, y)),
+                        FrozenEstimator(clone(last).fit(LOGARITHMS, y)),
+                    )
+                else:
+                    options["method"] = method
+                band = ConformalRegressor(pipeline, **options).fit(TABLE, y)
+                expected = ConformalRegressor(last, **options).fit(LOGARITHMS, y)
+                band.save(tmp_path / "band.skop")
+                for model in (band, skop.load(tmp_path / "band.skop"), pickle.loads(pickle.dumps(band))):
+                    assert model.score_coverage(TABLE, y) == pytest.approx(expected.score_coverage(LOGARITHMS, y))
+                    assert model.score(TABLE, y) == pytest.approx(expected.score(LOGARITHMS, y), rel=1e-10)
+                    pairs = zip(model.predict_interval(TABLE), expected.predict_interval(LOGARITHMS), strict=True)
+                    for found, wanted in pairs:
+                        assert all(
+                            np.allclose(one, other) for one, other in zip(arrays(found), arrays(wanted), strict=True)
+                        )
 
 
 def test_bands_around_pipelines_go_through_cross_validation_and_searches():
@@ -216,10 +220,13 @@ def test_a_pipeline_can_be_a_candidate(name, tmp_path):
     np.testing.assert_allclose(arrays(found)[0], arrays(expected)[0])
 
 
-@pytest.mark.parametrize("outer", [EnsembleRegressor, RolloutRegressor, TimeConditionedRegressor, ConformalRegressor])
-def test_what_cannot_be_passed_on_to_the_steps_is_refused_with_advice(outer):
-    inputs = (TABLE, TARGETS["FieldSet"])
-    if outer is ConformalRegressor:
-        inputs = (np.ones((24, 4, 4, 1)), np.ones((24, 4, 4, 1)))
-    with pytest.raises(FieldDataError, match=rf"around the last step.*make_pipeline\(\.\.\., {outer.__name__}\("):
-        outer(make_pipeline(FunctionTransformer(), small())).fit(*inputs)
+def test_what_cannot_be_passed_on_to_the_steps_is_refused_with_advice(subtests):
+    for outer in [EnsembleRegressor, RolloutRegressor, TimeConditionedRegressor, ConformalRegressor]:
+        with subtests.test(outer=outer):
+            inputs = (TABLE, TARGETS["FieldSet"])
+            if outer is ConformalRegressor:
+                inputs = (np.ones((24, 4, 4, 1)), np.ones((24, 4, 4, 1)))
+            with pytest.raises(
+                FieldDataError, match=rf"around the last step.*make_pipeline\(\.\.\., {outer.__name__}\("
+            ):
+                outer(make_pipeline(FunctionTransformer(), small())).fit(*inputs)

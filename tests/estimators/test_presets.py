@@ -31,20 +31,18 @@ def test_parameter_counts_are_those_of_the_public_code(name, grid, n_fields, pub
     assert count(network) == published
 
 
-@pytest.mark.parametrize(
-    ("name", "grid", "sizes", "published"),
-    [
+def test_parameter_counts_of_slice_models_are_those_of_the_public_code(subtests):
+    for name, grid, sizes, published in [
         ("elasticity", None, (0, 0, 1), 1_953_577),
         ("plasticity", (101, 31), (1, 1, 4), 3_791_044),
         ("airfoil", (221, 51), (0, 0, 1), 1_144_825),
         ("pipe", (129, 129), (0, 0, 1), 4_020_545),
-    ],
-)
-def test_parameter_counts_of_slice_models_are_those_of_the_public_code(name, grid, sizes, published):
-    model = LaMORegressor.from_preset(name)
-    geometry = "structured" if grid else "points"
-    spec = DataSpec("fieldset", "fields", TargetForm("fieldset"), 2, *sizes, grid, geometry=geometry)
-    assert count(model._build_network(spec, model._choose_geometry(spec))) == published
+    ]:
+        with subtests.test(name=name, grid=grid):
+            model = LaMORegressor.from_preset(name)
+            geometry = "structured" if grid else "points"
+            spec = DataSpec("fieldset", "fields", TargetForm("fieldset"), 2, *sizes, grid, geometry=geometry)
+            assert count(model._build_network(spec, model._choose_geometry(spec))) == published
 
 
 def test_token_grids_are_those_of_the_public_code():
@@ -171,16 +169,17 @@ PUBLISHED = {
 MIXERS = {"elasticity": Hydra, "plasticity": Mamba2, "airfoil": Hydra, "pipe": Mamba2}
 
 
-@pytest.mark.parametrize("name", NAMES + SLICE_NAMES)
-def test_settings_are_those_of_the_scripts(name):
-    parameters = LaMORegressor.from_preset(name).get_params()
-    assert {key: parameters[key] for key in PUBLISHED[name]} == PUBLISHED[name]
-    assert type(parameters["scan" if name in NAMES else "mixer"]) is MIXERS.get(name, GridSSD)
-    # The reported model is that of the last epoch, without averaging, early stopping or augmentation.
-    assert parameters["early_stopping"] is False
-    assert parameters["training__ema_decay"] is None
-    assert parameters["training__decay_bias_and_norm"] is True
-    assert parameters["symmetries"] is None
+def test_settings_are_those_of_the_scripts(subtests):
+    for name in NAMES + SLICE_NAMES:
+        with subtests.test(name):
+            parameters = LaMORegressor.from_preset(name).get_params()
+            assert {key: parameters[key] for key in PUBLISHED[name]} == PUBLISHED[name]
+            assert type(parameters["scan" if name in NAMES else "mixer"]) is MIXERS.get(name, GridSSD)
+            # The reported model is that of the last epoch, without averaging, early stopping or augmentation.
+            assert parameters["early_stopping"] is False
+            assert parameters["training__ema_decay"] is None
+            assert parameters["training__decay_bias_and_norm"] is True
+            assert parameters["symmetries"] is None
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -189,24 +188,28 @@ def test_heads_have_32_channels(name):
     assert parameters["scan__expand"] * parameters["width"] / parameters["scan__n_heads"] == 32
 
 
-@pytest.mark.parametrize("name", NAMES + SLICE_NAMES)
-def test_every_parameter_of_the_network_is_compared_with_the_scripts(name):
-    # Defaults may change; a preset must not change with them.
-    parts = ("patches__", "scan__") if name in NAMES else ("latents__", "mixer__")
-    parameters = {key for key in LaMORegressor.from_preset(name).get_params() if key.startswith(parts)}
-    parameters |= {"width", "depth", "mlp_ratio", "dropout"}
-    unnamed = parameters - set(PUBLISHED[name])
-    assert unnamed == ({"patches__n_frequencies"} if name in NAMES else set())  # a learned position table has none
+def test_every_parameter_of_the_network_is_compared_with_the_scripts(subtests):
+    for name in NAMES + SLICE_NAMES:
+        with subtests.test(name):
+            # Defaults may change; a preset must not change with them.
+            parts = ("patches__", "scan__") if name in NAMES else ("latents__", "mixer__")
+            parameters = {key for key in LaMORegressor.from_preset(name).get_params() if key.startswith(parts)}
+            parameters |= {"width", "depth", "mlp_ratio", "dropout"}
+            unnamed = parameters - set(PUBLISHED[name])
+            assert unnamed == (
+                {"patches__n_frequencies"} if name in NAMES else set()
+            )  # a learned position table has none
 
 
-@pytest.mark.parametrize("name", NAMES + SLICE_NAMES)
-def test_presets_are_valid_and_warn_of_nothing(name):
-    model = LaMORegressor.from_preset(name)
-    model._validate_params()
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        model._check_options(spec_of((85, 85), 1, int(name == "plasticity")), model.geometry)
-    get_loss(model.loss, reduction=model.training.loss_reduction)
+def test_presets_are_valid_and_warn_of_nothing(subtests):
+    for name in NAMES + SLICE_NAMES:
+        with subtests.test(name):
+            model = LaMORegressor.from_preset(name)
+            model._validate_params()
+            with warnings.catch_warnings():
+                warnings.simplefilter("error")
+                model._check_options(spec_of((85, 85), 1, int(name == "plasticity")), model.geometry)
+            get_loss(model.loss, reduction=model.training.loss_reduction)
 
 
 @pytest.mark.parametrize("name", SLICE_NAMES)

@@ -36,16 +36,19 @@ def assert_close(found, expected, tolerance=1e-6):
         np.testing.assert_allclose(one, other, rtol=tolerance, atol=tolerance)
 
 
-@pytest.mark.parametrize("with_fields", [False, True])
-@pytest.mark.parametrize("decoder", ["encoder_weights", "own_softmax"])
-def test_own_points_give_the_prediction(with_fields, decoder):
-    points, y = ragged()
-    X = list(zip(points, y, strict=True)) if with_fields else points
-    fitted = tiny(latents__decoder=decoder).fit(X, y)
-    expected = fitted.predict(X)
-    for coords in (points, FieldSet(points), FieldSet(points, y)):
-        assert_close(fitted.predict(X, coords=coords), expected)
-    assert_close(fitted.predict(X, coords=[item[::-3] for item in points]), [item[::-3] for item in expected])
+def test_own_points_give_the_prediction(subtests):
+    for with_fields in [False, True]:
+        for decoder in ["encoder_weights", "own_softmax"]:
+            with subtests.test(with_fields=with_fields, decoder=decoder):
+                points, y = ragged()
+                X = list(zip(points, y, strict=True)) if with_fields else points
+                fitted = tiny(latents__decoder=decoder).fit(X, y)
+                expected = fitted.predict(X)
+                for coords in (points, FieldSet(points), FieldSet(points, y)):
+                    assert_close(fitted.predict(X, coords=coords), expected)
+                assert_close(
+                    fitted.predict(X, coords=[item[::-3] for item in points]), [item[::-3] for item in expected]
+                )
 
 
 def test_own_shared_points_give_the_prediction():
@@ -141,13 +144,12 @@ def bad_coords():
     }
 
 
-@pytest.mark.parametrize("case", bad_coords())
-def test_bad_query_points_are_named(case):
-    coords, message = bad_coords()[case]
+def test_bad_query_points_are_named(subtests):
     points, y = ragged()
     fitted = tiny(max_iter=1).fit(points, y)
-    with pytest.raises(FieldDataError, match=message):
-        fitted.predict(points, coords=coords)
+    for case, (coords, message) in bad_coords().items():
+        with subtests.test(case), pytest.raises(FieldDataError, match=message):
+            fitted.predict(points, coords=coords)
 
 
 def test_scalars_have_no_points():

@@ -190,20 +190,19 @@ def test_score_is_the_mean_relative_error_of_samples(single):
 
 
 @pytest.mark.parametrize("n_channels", [1, 2])
-@pytest.mark.parametrize("form", ["list", "pairs", "tuple of lists", "tuple", "FieldSet"])
-def test_metrics_take_every_form_of_predictions(form, n_channels):
+def test_metrics_take_every_form_of_predictions(n_channels, subtests):
     """Points that come with the fields are no values, even if there are as many coordinates as channels."""
-    points, _, _, _ = samples((12, 12, 12) if form == "tuple" else SMALL)
-    truth, found = ([k + np.repeat(item[:, :1], n_channels, axis=1) for item in points] for k in (1, 2))
-    expected = relative_l2_score(truth, found)
-    wrap = {
-        "list": lambda fields: fields,
-        "pairs": lambda fields: list(zip(points, fields, strict=True)),
-        "tuple of lists": lambda fields: (points, fields),
-        "tuple": lambda fields: (np.stack(points), np.stack(fields)),
-        "FieldSet": lambda fields: FieldSet(points, fields),
-    }[form]
-    assert relative_l2_score(wrap(truth), wrap(found)) == pytest.approx(expected, rel=1e-12)
+    for form, wrap in {
+        "pairs": lambda points, fields: list(zip(points, fields, strict=True)),
+        "tuple of lists": lambda points, fields: (points, fields),
+        "tuple": lambda points, fields: (np.stack(points), np.stack(fields)),
+        "FieldSet": FieldSet,
+    }.items():
+        points, _, _, _ = samples((12, 12, 12) if form == "tuple" else SMALL)
+        truth, found = ([k + np.repeat(item[:, :1], n_channels, axis=1) for item in points] for k in (1, 2))
+        with subtests.test(form):
+            score = relative_l2_score(wrap(points, truth), wrap(points, found))
+            assert score == pytest.approx(relative_l2_score(truth, found), rel=1e-12)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -258,18 +257,19 @@ def test_early_stopping_validates_by_the_score():
     assert np.isfinite(model.validation_scores_).all()
 
 
-@pytest.mark.parametrize("n_samples", [6, 17])
-@pytest.mark.parametrize("early_stopping", [False, True])
-def test_weight_zero_is_left_out(n_samples, early_stopping):
-    points, fields, _, targets = samples((SMALL * 3)[:n_samples])
-    pairs = list(zip(points, fields, strict=True))
-    weight = np.ones(n_samples)
-    weight[[0, 3]] = 0.0
-    kept = np.flatnonzero(weight)
-    model = small(early_stopping=early_stopping)
-    weighted = clone(model).fit(pairs, targets, sample_weight=weight)
-    without = clone(model).fit([pairs[i] for i in kept], [targets[i] for i in kept])
-    np.testing.assert_array_equal(flat(weighted.predict(pairs)), flat(without.predict(pairs)))
+def test_weight_zero_is_left_out(subtests):
+    for n_samples in [6, 17]:
+        for early_stopping in [False, True]:
+            with subtests.test(n_samples=n_samples, early_stopping=early_stopping):
+                points, fields, _, targets = samples((SMALL * 3)[:n_samples])
+                pairs = list(zip(points, fields, strict=True))
+                weight = np.ones(n_samples)
+                weight[[0, 3]] = 0.0
+                kept = np.flatnonzero(weight)
+                model = small(early_stopping=early_stopping)
+                weighted = clone(model).fit(pairs, targets, sample_weight=weight)
+                without = clone(model).fit([pairs[i] for i in kept], [targets[i] for i in kept])
+                np.testing.assert_array_equal(flat(weighted.predict(pairs)), flat(without.predict(pairs)))
 
 
 def test_pod_names_the_way_out():

@@ -300,28 +300,17 @@ def test_clone_search_pickle_and_seeds(fields):
     assert ensemble.predict(X).shape == y.shape
 
 
-def test_a_failed_fit_leaves_the_earlier_one(fields):
-    X, y = fields
-    model = RolloutRegressor(PODRegressor(), window=3).fit(X, y)
-    before = model.predict(X)
-    with pytest.raises(FieldDataError):
-        model.fit(X, y[:5])
-    np.testing.assert_array_equal(model.predict(X), before)
-
-
-@pytest.mark.parametrize(
-    ("options", "columns", "message"),
-    [
+def test_channels_that_are_no_frames(fields, subtests):
+    for options, columns, message in [
         ({"window": 2}, 4, "X has 3 channels, which cannot be divided into window=2 frames"),
         ({"window": 5}, 4, "X has 3 channels, which cannot be divided into window=5 frames"),
         ({"window": 1}, 4, "y has 4 channels, which are not a whole number of frames of 3 channels"),
         ({"window": 3, "n_steps": 3}, 4, "y has 4 channels, which are not n_steps=3 frames of 1 channels"),
-    ],
-)
-def test_channels_that_are_no_frames(fields, options, columns, message):
-    X, y = fields
-    with pytest.raises(FieldDataError, match=message):
-        RolloutRegressor(PODRegressor(), **options).fit(X, y[..., :columns])
+    ]:
+        with subtests.test(options=options):
+            X, y = fields
+            with pytest.raises(FieldDataError, match=message):
+                RolloutRegressor(PODRegressor(), **options).fit(X, y[..., :columns])
 
 
 def test_other_refusals(fields):

@@ -260,19 +260,19 @@ def fitted_without_symmetries():
         return X, y, small(warm_start=True).fit(X, y)
 
 
-@pytest.mark.parametrize("name", UNSEEN)
 def test_symmetries_that_the_first_fit_did_not_have_are_named_where_its_scaling_does_not_suit_them(
-    name, fitted_without_symmetries, recwarn
+    fitted_without_symmetries, recwarn, subtests
 ):
-    options, words = UNSEEN[name]
-    X, y, model = fitted_without_symmetries
-    declared = SymmetryOptions(**options)
-    with pytest.warns(SkopWarning, match=words):
-        copy.deepcopy(model).set_params(symmetries=declared).fit(X, y)
-    # Declared in the first fit, they are no surprise.
-    recwarn.clear()
-    small(warm_start=True, symmetries=declared).fit(X, y).fit(X, y)
-    assert not recwarn.list
+    for name, (options, words) in UNSEEN.items():
+        with subtests.test(name):
+            X, y, model = fitted_without_symmetries
+            declared = SymmetryOptions(**options)
+            with pytest.warns(SkopWarning, match=words):
+                copy.deepcopy(model).set_params(symmetries=declared).fit(X, y)
+            # Declared in the first fit, they are no surprise.
+            recwarn.clear()
+            small(warm_start=True, symmetries=declared).fit(X, y).fit(X, y)
+            assert not recwarn.list
 
 
 def test_averages_over_symmetries_that_the_fit_did_not_have_are_named():
@@ -459,14 +459,14 @@ WRONG = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", WRONG)
-def test_wrong_declarations_are_refused_before_training(name):
-    options, message = WRONG[name]
-    X, y = layout("own")
-    model = small(symmetries=SymmetryOptions(**options))
-    with pytest.raises(FieldDataError, match=message):
-        model.fit(X, y)
-    assert not hasattr(model, "module_")
+def test_wrong_declarations_are_refused_before_training(subtests):
+    for name, (options, message) in WRONG.items():
+        with subtests.test(name):
+            X, y = layout("own")
+            model = small(symmetries=SymmetryOptions(**options))
+            with pytest.raises(FieldDataError, match=message):
+                model.fit(X, y)
+            assert not hasattr(model, "module_")
 
 
 def test_fields_that_look_like_vectors_are_named_if_they_are_not_declared():

@@ -94,18 +94,18 @@ def untrained(monkeypatch):
 
 
 # ---------------------------------------------------------------------- what is read as points of their own
-@pytest.mark.parametrize("name", LAYOUTS)
-def test_targets_on_other_points_are_read_where_they_are_allowed(name):
-    inputs, y = LAYOUTS[name]
-    data = read(inputs, y, other_points=True)
-    assert data.targets.elsewhere
-    assert data.targets[1:3].elsewhere
-    assert data.spec.target_points == ("shared" if y is SHARED else "own")
-    np.testing.assert_array_equal(flat(data.targets.field), flat(y))
-    for points, expected in zip(data.targets.field.coords_list(), y.coords_list(), strict=True):
-        np.testing.assert_array_equal(points, expected)
-    with pytest.raises(FieldDataError, match=r"same points|other points"):
-        read(inputs, y)
+def test_targets_on_other_points_are_read_where_they_are_allowed(subtests):
+    for name, (inputs, y) in LAYOUTS.items():
+        with subtests.test(name):
+            data = read(inputs, y, other_points=True)
+            assert data.targets.elsewhere
+            assert data.targets[1:3].elsewhere
+            assert data.spec.target_points == ("shared" if y is SHARED else "own")
+            np.testing.assert_array_equal(flat(data.targets.field), flat(y))
+            for points, expected in zip(data.targets.field.coords_list(), y.coords_list(), strict=True):
+                np.testing.assert_array_equal(points, expected)
+            with pytest.raises(FieldDataError, match=r"same points|other points"):
+                read(inputs, y)
 
 
 def test_a_grid_of_targets_is_known():
@@ -168,15 +168,17 @@ def test_samples_in_another_order_are_refused():
         assert read(RAGGED_X[:-1], RAGGED_X[1:], other_points=True).targets.elsewhere
 
 
-@pytest.mark.parametrize(
-    "y",
-    [(OTHERS, SHARED.values), [*zip(OWN_POINTS, OWN.values, strict=True)], FIELDS[:, :9], FIELDS.reshape(N, 4, 5, 1)],
-    ids=["tuple", "pairs", "array", "grid"],
-)
-def test_only_fieldsets_and_meshes_lie_on_other_points(y):
-    with pytest.raises(FieldDataError) as error:
-        small().fit(X, y)
-    assert ("If X and y are FieldSets" in str(error.value)) == isinstance(y, tuple | list)
+def test_only_fieldsets_and_meshes_lie_on_other_points(subtests):
+    for label, y in {
+        "tuple": (OTHERS, SHARED.values),
+        "pairs": [*zip(OWN_POINTS, OWN.values, strict=True)],
+        "array": FIELDS[:, :9],
+        "grid": FIELDS.reshape(N, 4, 5, 1),
+    }.items():
+        with subtests.test(label):
+            with pytest.raises(FieldDataError) as error:
+                small().fit(X, y)
+            assert ("If X and y are FieldSets" in str(error.value)) == isinstance(y, tuple | list)
 
 
 def test_an_array_of_inputs_has_no_points_that_others_could_be_held_against():
@@ -205,38 +207,43 @@ def test_other_units_are_warned_about():
 
 
 # ---------------------------------------------------------------------- batches
-@pytest.mark.parametrize("name", LAYOUTS)
-@pytest.mark.parametrize("lazy", [False, True])
-def test_a_batch_is_its_samples(name, lazy, tmp_path):
+def test_a_batch_is_its_samples(tmp_path, subtests):
     """Every batch gives each sample's points, targets and outputs as they are alone, sorted or not."""
-    inputs, y = LAYOUTS[name]
-    if lazy and not inputs.is_ragged:
-        np.save(tmp_path / "x.npy", inputs.values)
-        inputs = FieldSet(inputs.coords, np.load(tmp_path / "x.npy", mmap_mode="r"))
-    targets = Targets(y, np.arange(2.0 * N).reshape(N, 2), elsewhere=True)
-    scalers = Scalers.fit(inputs, targets, np.ones(N), ScalingOptions())
-    options = {
-        "device": torch.device("cpu"),
-        "dtype": torch.float64,
-        "targets": targets,
-        "weight": np.arange(1.0, N + 1),
-    }
-    loader = FieldLoader(inputs, scalers, queries=query_points(y, inputs, BOX), sort_points=True, **options)
-    network = small("lamo").fit(inputs, y.with_params(np.ones((N, 2)))).module_.eval()
-    alone = [loader.gather(np.array([i])) for i in range(N)]
-    expected = [batch.outputs_of(network) for batch in alone]
-    for i, batch in enumerate(alone):
-        np.testing.assert_allclose(batch.target[0], y.to_list()[i])
-        places = batch.queries["query_coords"].numpy() * scalers.coords.span_ + scalers.coords.lower_
-        np.testing.assert_allclose(places.reshape(-1, 2), y.coords_list()[i])
-    for rows in (np.array([3, 1, 4]), np.arange(N), np.array([1, 2])):
-        batch = loader.gather(rows)
-        outputs = batch.outputs_of(network)
-        assert outputs.field.shape == batch.target.shape
-        torch.testing.assert_close(outputs.field.reshape(-1, 1), torch.cat([expected[i].field[0] for i in rows]))
-        torch.testing.assert_close(outputs.scalars, torch.cat([expected[i].scalars for i in rows]))
-        torch.testing.assert_close(batch.target.reshape(-1, 1), torch.cat([alone[i].target[0] for i in rows]))
-        assert batch.weight.tolist() == (rows + 1).tolist()
+    for name in LAYOUTS:
+        for lazy in [False, True]:
+            with subtests.test(name=name, lazy=lazy):
+                inputs, y = LAYOUTS[name]
+                if lazy and not inputs.is_ragged:
+                    np.save(tmp_path / "x.npy", inputs.values)
+                    inputs = FieldSet(inputs.coords, np.load(tmp_path / "x.npy", mmap_mode="r"))
+                targets = Targets(y, np.arange(2.0 * N).reshape(N, 2), elsewhere=True)
+                scalers = Scalers.fit(inputs, targets, np.ones(N), ScalingOptions())
+                options = {
+                    "device": torch.device("cpu"),
+                    "dtype": torch.float64,
+                    "targets": targets,
+                    "weight": np.arange(1.0, N + 1),
+                }
+                loader = FieldLoader(inputs, scalers, queries=query_points(y, inputs, BOX), sort_points=True, **options)
+                network = small("lamo").fit(inputs, y.with_params(np.ones((N, 2)))).module_.eval()
+                alone = [loader.gather(np.array([i])) for i in range(N)]
+                expected = [batch.outputs_of(network) for batch in alone]
+                for i, batch in enumerate(alone):
+                    np.testing.assert_allclose(batch.target[0], y.to_list()[i])
+                    places = batch.queries["query_coords"].numpy() * scalers.coords.span_ + scalers.coords.lower_
+                    np.testing.assert_allclose(places.reshape(-1, 2), y.coords_list()[i])
+                for rows in (np.array([3, 1, 4]), np.arange(N), np.array([1, 2])):
+                    batch = loader.gather(rows)
+                    outputs = batch.outputs_of(network)
+                    assert outputs.field.shape == batch.target.shape
+                    torch.testing.assert_close(
+                        outputs.field.reshape(-1, 1), torch.cat([expected[i].field[0] for i in rows])
+                    )
+                    torch.testing.assert_close(outputs.scalars, torch.cat([expected[i].scalars for i in rows]))
+                    torch.testing.assert_close(
+                        batch.target.reshape(-1, 1), torch.cat([alone[i].target[0] for i in rows])
+                    )
+                    assert batch.weight.tolist() == (rows + 1).tolist()
 
 
 def test_a_batch_without_query_points_calls_the_network_once():
@@ -262,13 +269,14 @@ def test_asked_at_the_points_of_the_input_training_is_the_same(kind, inputs, mon
     np.testing.assert_allclose(flat(asked.predict(inputs, coords=inputs)), flat(usual.predict(inputs)), rtol=1e-5)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_the_order_of_the_target_points_does_not_matter(kind):
-    order = RANDOM.permutation(9)
-    first = small(kind).fit(X, SHARED)
-    again = small(kind).fit(X, FieldSet(OTHERS[order], SHARED.values[:, order]))
-    np.testing.assert_allclose(again.loss_curve_, first.loss_curve_, rtol=1e-9)
-    np.testing.assert_allclose(again.predict(X).values, first.predict(X).values[:, order], rtol=1e-6)
+def test_the_order_of_the_target_points_does_not_matter(subtests):
+    for kind in KINDS:
+        with subtests.test(kind=kind):
+            order = RANDOM.permutation(9)
+            first = small(kind).fit(X, SHARED)
+            again = small(kind).fit(X, FieldSet(OTHERS[order], SHARED.values[:, order]))
+            np.testing.assert_allclose(again.loss_curve_, first.loss_curve_, rtol=1e-9)
+            np.testing.assert_allclose(again.predict(X).values, first.predict(X).values[:, order], rtol=1e-6)
 
 
 def test_batches_of_one_size_and_of_several_train_alike():
@@ -354,17 +362,18 @@ def test_targets_are_scaled_by_their_own_points():
 
 
 # ---------------------------------------------------------------------- predictions and scores
-@pytest.mark.parametrize("kind", KINDS)
-def test_shared_points_of_the_targets_are_those_of_predictions(kind):
-    model = small(kind).fit(X, SHARED)
-    predicted = model.predict(X[:4])
-    np.testing.assert_array_equal(predicted.coords, OTHERS)
-    np.testing.assert_allclose(predicted.values, model.predict(X[:4], coords=OTHERS).values)
-    assert model.score(X, SHARED) == pytest.approx(1 - relative_l2_error(SHARED, model.predict(X)))
-    assert neg_relative_l2_scorer(model, X, SHARED) == pytest.approx(model.score(X, SHARED) - 1)
-    at_inputs = FieldSet(PLACES, values_at(PLACES))
-    asked = model.predict(X, coords=X)
-    assert model.score(X, at_inputs) == pytest.approx(1 - relative_l2_error(at_inputs, asked))
+def test_shared_points_of_the_targets_are_those_of_predictions(subtests):
+    for kind in KINDS:
+        with subtests.test(kind=kind):
+            model = small(kind).fit(X, SHARED)
+            predicted = model.predict(X[:4])
+            np.testing.assert_array_equal(predicted.coords, OTHERS)
+            np.testing.assert_allclose(predicted.values, model.predict(X[:4], coords=OTHERS).values)
+            assert model.score(X, SHARED) == pytest.approx(1 - relative_l2_error(SHARED, model.predict(X)))
+            assert neg_relative_l2_scorer(model, X, SHARED) == pytest.approx(model.score(X, SHARED) - 1)
+            at_inputs = FieldSet(PLACES, values_at(PLACES))
+            asked = model.predict(X, coords=X)
+            assert model.score(X, at_inputs) == pytest.approx(1 - relative_l2_error(at_inputs, asked))
 
 
 def test_predictions_on_a_grid_have_it():
@@ -544,16 +553,17 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize("name", REFUSED)
-@pytest.mark.parametrize("y", [SHARED, OWN, RAGGED], ids=["shared", "own", "ragged"])
-def test_what_needs_the_points_of_the_inputs_is_refused_before_training(name, y, untrained):
-    model, words = REFUSED[name]
-    model = clone(model)
-    with pytest.raises(FieldDataError, match="y is on other points than X") as error:
-        model.fit(X, y)
-    assert not hasattr(model, "module_")
-    for word in words if y is SHARED else []:
-        assert word in str(error.value)
+def test_what_needs_the_points_of_the_inputs_is_refused_before_training(untrained, subtests):
+    for name in REFUSED:
+        for label, y in {"shared": SHARED, "own": OWN, "ragged": RAGGED}.items():
+            with subtests.test(label, name=name):
+                model, words = REFUSED[name]
+                model = clone(model)
+                with pytest.raises(FieldDataError, match="y is on other points than X") as error:
+                    model.fit(X, y)
+                assert not hasattr(model, "module_")
+                for word in words if y is SHARED else []:
+                    assert word in str(error.value)
 
 
 def test_resampling_is_refused_before_training(untrained):

@@ -54,18 +54,18 @@ def exponential(y):
     return y.with_values(np.exp(y.values)).with_params(None if y.params is None else np.exp(y.params))
 
 
-@pytest.mark.parametrize("name", LAWS)
-def test_exponentials_are_learnt_as_their_exponents(name):
+def test_exponentials_are_learnt_as_their_exponents(subtests):
     """Under the squared error, which is that of the scaled logarithms."""
-    X, y, params = LAWS[name]
-    params = {"loss": "mse", "dtype": "float64"} | params
-    found = small(**params).fit(X, exponential(y)).predict(X)
-    expected = exponential(small(None, **params).fit(X, y).predict(X))
-    if isinstance(found, FieldSet):
-        if found.params is not None:
-            np.testing.assert_allclose(found.params, expected.params, rtol=1e-10)
-        found, expected = found.values, expected.values
-    np.testing.assert_allclose(found, expected, rtol=1e-10)
+    for name, (X, y, params) in LAWS.items():
+        with subtests.test(name):
+            params = {"loss": "mse", "dtype": "float64"} | params
+            found = small(**params).fit(X, exponential(y)).predict(X)
+            expected = exponential(small(None, **params).fit(X, y).predict(X))
+            if isinstance(found, FieldSet):
+                if found.params is not None:
+                    np.testing.assert_allclose(found.params, expected.params, rtol=1e-10)
+                found, expected = found.values, expected.values
+            np.testing.assert_allclose(found, expected, rtol=1e-10)
 
 
 @pytest.mark.parametrize("size", [1.0, 1e-60])
@@ -156,9 +156,8 @@ FRAMES = np.exp(np.concatenate([FIELD, FIELD], axis=-1))
 FRAMES[3, 1, 1, 1] = -2.5
 
 
-@pytest.mark.parametrize(
-    ("model", "X", "y", "words"),
-    [
+def test_values_without_a_logarithm_are_named(subtests):
+    for model, X, y, words in [
         (small(), P, ZEROS, "y is 0 in sample 5, channel 0"),
         (small(), points(FIELD), points(ZEROS), "y is 0 in sample 5, channel 0"),
         (small(early_stopping=True), P, FIELD[:, 0, :2, 0] - 9, "y is -8.7.* in sample 0, scalar 0"),
@@ -168,11 +167,9 @@ FRAMES[3, 1, 1, 1] = -2.5
             small(symmetries=SymmetryOptions(names=["flip_x"], target_vectors=[(0, 1)])),
             FIELD, np.exp(FRAMES), "symmetries turn the components of target_vectors",
         ),
-    ],
-)  # fmt: skip
-def test_values_without_a_logarithm_are_named(model, X, y, words):
-    with pytest.raises(FieldDataError, match=words):
-        model.fit(X, y)
+    ]:  # fmt: skip
+        with subtests.test(model=model), pytest.raises(FieldDataError, match=words):
+            model.fit(X, y)
 
 
 def test_samples_of_no_weight_may_be_zero():

@@ -152,24 +152,28 @@ def test_kinds_of_y_come_back(fields):
         assert model.score(inputs, targets) == pytest.approx(1 - relative_l2_error(y, expected, units=units))
 
 
-@pytest.mark.parametrize("ragged", [False, True])
-@pytest.mark.parametrize("form", ["fieldset", "pairs"])
-def test_clouds(ragged, form):
-    rng = np.random.default_rng(2)
-    sizes = [9, 6, 8, 9, 7, 6] if ragged else [8] * 6
-    coords = [rng.random((size, 2)) for size in sizes]
-    values, frames = [np.cos(3 * place) for place in coords], [np.sin(3 * place @ np.ones((2, 4))) for place in coords]
-    X: list | FieldSet = list(zip(coords, values, strict=True))
-    y: list | FieldSet = list(zip(coords, frames, strict=True))
-    if form == "fieldset":
-        X = FieldSet(coords, values) if ragged else FieldSet(np.stack(coords), np.stack(values))
-        y = FieldSet(coords, frames) if ragged else FieldSet(np.stack(coords), np.stack(frames))
-    model = TimeConditionedRegressor(network(), times=2).fit(X, y)
-    predicted = model.predict(X)
-    assert isinstance(predicted, FieldSet if form == "fieldset" else list)
-    fields = predicted.to_list() if form == "fieldset" else [field for _, field in predicted]
-    assert [field.shape for field in fields] == [(size, 4) for size in sizes]
-    assert model.error_by_time(X, y).shape == (2,)
+def test_clouds(subtests):
+    for ragged in [False, True]:
+        for form in ["fieldset", "pairs"]:
+            with subtests.test(ragged=ragged, form=form):
+                rng = np.random.default_rng(2)
+                sizes = [9, 6, 8, 9, 7, 6] if ragged else [8] * 6
+                coords = [rng.random((size, 2)) for size in sizes]
+                values, frames = (
+                    [np.cos(3 * place) for place in coords],
+                    [np.sin(3 * place @ np.ones((2, 4))) for place in coords],
+                )
+                X: list | FieldSet = list(zip(coords, values, strict=True))
+                y: list | FieldSet = list(zip(coords, frames, strict=True))
+                if form == "fieldset":
+                    X = FieldSet(coords, values) if ragged else FieldSet(np.stack(coords), np.stack(values))
+                    y = FieldSet(coords, frames) if ragged else FieldSet(np.stack(coords), np.stack(frames))
+                model = TimeConditionedRegressor(network(), times=2).fit(X, y)
+                predicted = model.predict(X)
+                assert isinstance(predicted, FieldSet if form == "fieldset" else list)
+                fields = predicted.to_list() if form == "fieldset" else [field for _, field in predicted]
+                assert [field.shape for field in fields] == [(size, 4) for size in sizes]
+                assert model.error_by_time(X, y).shape == (2,)
 
 
 def test_scalars_and_tables(fields):

@@ -52,14 +52,15 @@ def free_run(model, inputs, starts, n_steps):
     return np.stack(frames, axis=1)
 
 
-@pytest.mark.parametrize(("unroll", "starts"), [(1, {0, 1, 2, 3}), (2, {0, 2}), (3, {0, 3}), (4, {0}), (9, {0})])
-def test_unrolled_outputs_are_those_of_runs_between_true_windows(fields, unroll, starts):
-    X, y = (on_grid(part, params=np.arange(10.0)[:, None]) for part in fields)
-    model, batch, forward = unrolled_parts(X, y.with_params(None), unroll)
-    whole = X.with_values(np.concatenate([X.values, y.values], axis=-1)).with_params(X.params)
-    expected = free_run(model, whole, starts, 4).reshape(40, 16, 1)
-    actual = model.scalers_.target.inverse_transform(forward(model.module_, batch).field).detach().numpy()
-    np.testing.assert_allclose(actual, expected, rtol=1e-8, atol=1e-8)
+def test_unrolled_outputs_are_those_of_runs_between_true_windows(fields, subtests):
+    for unroll, starts in [(1, {0, 1, 2, 3}), (2, {0, 2}), (3, {0, 3}), (4, {0}), (9, {0})]:
+        with subtests.test(unroll=unroll):
+            X, y = (on_grid(part, params=np.arange(10.0)[:, None]) for part in fields)
+            model, batch, forward = unrolled_parts(X, y.with_params(None), unroll)
+            whole = X.with_values(np.concatenate([X.values, y.values], axis=-1)).with_params(X.params)
+            expected = free_run(model, whole, starts, 4).reshape(40, 16, 1)
+            actual = model.scalers_.target.inverse_transform(forward(model.module_, batch).field).detach().numpy()
+            np.testing.assert_allclose(actual, expected, rtol=1e-8, atol=1e-8)
 
 
 def test_unrolled_gradient_by_finite_differences(fields):

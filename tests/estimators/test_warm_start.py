@@ -1,5 +1,6 @@
 """A warm start goes on with the network of the last fit, and refuses parameters and columns that it does not have."""
 
+import copy
 import pickle
 import re
 import warnings
@@ -60,26 +61,30 @@ def fitted(**params):
     return LaMORegressor().set_params(**SIZES, warm_start=True, **params).fit(X, Y)
 
 
-@pytest.mark.parametrize("name", CHANGES)
-@pytest.mark.parametrize("path", [None, "pickle", "file"])
-def test_changed_parameters_of_the_network_are_named(name, path, tmp_path):
-    model = fitted()
-    if path == "pickle":
-        model = pickle.loads(pickle.dumps(model))
-    if path == "file":
-        model.save(tmp_path / "model.skop")
-        model = skop.load(tmp_path / "model.skop")
-    expected, (parameter,) = model.predict(X), CHANGES[name]
-    with pytest.raises(ValueError, match=rf"{parameter}.* from .* to .*warm_start=False"):
-        model.set_params(**CHANGES[name]).fit(X, Y)
-    np.testing.assert_array_equal(model.predict(X), expected)
-    assert model.set_params(warm_start=False).fit(X, Y).n_iter_ == 2
+def test_changed_parameters_of_the_network_are_named(tmp_path, subtests):
+    first = fitted()
+    for name, changes in CHANGES.items():
+        (parameter,) = changes
+        for path in [None, "pickle", "file"] if name in ("activation", "geometry", "scaling") else [None]:
+            with subtests.test(name=name, path=path):
+                model = copy.deepcopy(first)
+                if path == "pickle":
+                    model = pickle.loads(pickle.dumps(model))
+                if path == "file":
+                    model.save(tmp_path / "model.skop")
+                    model = skop.load(tmp_path / "model.skop")
+                expected = model.predict(X)
+                with pytest.raises(ValueError, match=rf"{parameter}.* from .* to .*warm_start=False"):
+                    model.set_params(**changes).fit(X, Y)
+                np.testing.assert_array_equal(model.predict(X), expected)
+                assert model.set_params(warm_start=False).fit(X, Y).n_iter_ == 2
 
 
-@pytest.mark.parametrize("name", FREE)
-def test_parameters_of_the_training_may_change(name):
-    model = fitted().set_params(**FREE[name]).fit(X, Y)
-    assert model.n_iter_ == 2 + FREE[name].get("max_iter", 2)
+def test_parameters_of_the_training_may_change(subtests):
+    for name in FREE:
+        with subtests.test(name):
+            model = fitted().set_params(**FREE[name]).fit(X, Y)
+            assert model.n_iter_ == 2 + FREE[name].get("max_iter", 2)
 
 
 def test_parameters_without_effect_on_the_geometry_may_change():
@@ -145,9 +150,9 @@ def with_columns(*columns):
     return np.column_stack([table[:, 0], *(held(table[:, 1]) for held in columns)])
 
 
-@pytest.mark.parametrize(
-    ("first", "later", "named"),
-    [
+def test_data_that_the_scaling_of_the_first_fit_does_not_suit(subtests):
+    """A parameter that was constant is not scaled, and may have any size when it varies later."""
+    for first, later, named in [
         (lambda x: 0 * x + 1e6, lambda x: 1e6 * (1 + x), r"parameter 1 of X \(.*e\+0[56]\)"),
         (lambda x: 0 * x + 1e-6, lambda x: 1e-6 * x, r"parameter 1 of X \(.*e-07\)"),
         (lambda x: x, lambda x: 1e4 * x, r"parameter 1 of X \(.*e\+04\)"),
@@ -155,20 +160,20 @@ def with_columns(*columns):
         (lambda x: 0 * x + 5, lambda x: 0 * x + 5, None),
         (lambda x: x, lambda x: 0 * x + 0.4, None),
         (lambda x: x, lambda x: 0.5 + 1e-4 * x, None),
-    ],
-)
-def test_data_that_the_scaling_of_the_first_fit_does_not_suit(first, later, named):
-    """A parameter that was constant is not scaled, and may have any size when it varies later."""
-    X, X2 = with_columns(first), with_columns(later)
-    y = np.stack([X[:, 0], X[:, 0] ** 2], axis=1)[..., None]
-    places = np.array([[0.0], [1.0]])
-    model = LaMORegressor(width=8, depth=1, max_iter=1, base=None, warm_start=True, random_state=0).fit(X, (places, y))
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        model.fit(X2, (places, y))
-    messages = [str(item.message) for item in caught if "keeps the scaling" in str(item.message)]
-    assert len(messages) == bool(named)
-    assert named is None or re.search(named, messages[0])
+    ]:
+        with subtests.test(first=first, later=later):
+            X, X2 = with_columns(first), with_columns(later)
+            y = np.stack([X[:, 0], X[:, 0] ** 2], axis=1)[..., None]
+            places = np.array([[0.0], [1.0]])
+            model = LaMORegressor(width=8, depth=1, max_iter=1, base=None, warm_start=True, random_state=0)
+            scale = model.fit(X, (places, y)).scalers_.params.scale_
+            with warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("always")
+                model.fit(X2, (places, y))
+            messages = [str(item.message) for item in caught if "keeps the scaling" in str(item.message)]
+            np.testing.assert_array_equal(model.scalers_.params.scale_, scale)
+            assert len(messages) == bool(named)
+            assert named is None or re.search(named, messages[0])
 
 
 def test_fields_that_the_scaling_of_the_first_fit_does_not_suit():

@@ -1,7 +1,5 @@
 """What TrainingCurveDisplay draws: the right epochs, the right numbers."""
 
-import sys
-
 import numpy as np
 import pytest
 
@@ -10,7 +8,6 @@ matplotlib.use("Agg")
 from matplotlib import pyplot  # noqa: E402
 
 from skop import LaMORegressor, TrainingOptions  # noqa: E402
-from skop.exceptions import OptionalDependencyError  # noqa: E402
 from skop.inspection import TrainingCurveDisplay  # noqa: E402
 
 
@@ -67,9 +64,3 @@ def test_the_axis_has_readable_ticks_when_the_loss_spans_less_than_a_decade():
 def test_asks_for_a_fit_first():
     with pytest.raises(ValueError, match="LaMORegressor has no loss_curve_; fit it first"):
         TrainingCurveDisplay.from_estimator(LaMORegressor())
-
-
-def test_names_matplotlib_where_it_is_missing(monkeypatch):
-    monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
-    with pytest.raises(OptionalDependencyError, match="pip install matplotlib"):
-        TrainingCurveDisplay([1.0]).plot()

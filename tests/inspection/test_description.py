@@ -53,20 +53,19 @@ def lone_point(points):
     return points
 
 
-@pytest.mark.parametrize(
-    ("changes", "words"),
-    [
+def test_the_sample_that_is_unlike_the_others_is_named(subtests):
+    for changes, words in [
         ({"targets": lambda item: 1e6 * item}, "y of run_3 is of another size"),
         ({"values": lambda item: item / 1000}, "X of run_3 is of another size"),
         ({"params": lambda item: item + 1e6}, "parameter 0 of X is 1e+06 in run_3"),
         ({"coords": lambda item: 1000 * item}, "the box of run_3 is of another size"),
         ({"coords": lone_point}, "points of run_3 are far from all others"),
         ({"values": lambda item: item * np.nan}, "NaN or infinity"),
-    ],
-)
-def test_the_sample_that_is_unlike_the_others_is_named(changes, words):
-    found = problems(describe_data(*spoiled(**changes), names=[f"run_{number}" for number in range(12)]))
-    assert [samples for text, samples in found.items() if words in text] == [("run_3",)]
+        ({"targets": lambda item: item * np.nan}, "NaN or infinity"),
+    ]:
+        with subtests.test(changes=changes):
+            found = problems(describe_data(*spoiled(**changes), names=[f"run_{number}" for number in range(12)]))
+            assert [samples for text, samples in found.items() if words in text] == [("run_3",)]
 
 
 def test_offsets_constants_and_noise_in_a_plane_are_found():

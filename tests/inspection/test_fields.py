@@ -1,7 +1,5 @@
 """FieldErrorDisplay: every kind of data gives the same picture, and the sample asked for."""
 
-import sys
-
 import numpy as np
 import pytest
 from sklearn.pipeline import make_pipeline
@@ -13,7 +11,7 @@ from matplotlib import pyplot  # noqa: E402
 
 from skop import FieldSet, LaMORegressor  # noqa: E402
 from skop.data import unit_grid  # noqa: E402
-from skop.exceptions import FieldDataError, OptionalDependencyError  # noqa: E402
+from skop.exceptions import FieldDataError  # noqa: E402
 from skop.inspection import FieldErrorDisplay  # noqa: E402
 from skop.metrics import relative_l2_error  # noqa: E402
 
@@ -76,16 +74,17 @@ def test_targets_may_lack_the_channel_axis(fields):
     np.testing.assert_allclose(drawn_values(display)[2], predicted[1].ravel())
 
 
-@pytest.mark.parametrize("kind", ["array", "list", "FieldSet", "tuple", "own coordinates"])
-def test_only_the_sample_asked_for_is_predicted(fields, kind):
-    X, y, _ = fields
-    estimator = Recorded()
-    display = FieldErrorDisplay.from_estimator(estimator, as_kind(kind, X), as_kind(kind, y), sample=-2)
-    asked = estimator.asked[1] if isinstance(estimator.asked, tuple) else estimator.asked
-    assert len(asked) == 1
-    assert display.sample == 4
-    np.testing.assert_allclose(drawn_values(display)[1], y[4].ravel())
-    np.testing.assert_allclose(drawn_values(display)[2], X[4].ravel() + 1)
+def test_only_the_sample_asked_for_is_predicted(fields, subtests):
+    for kind in ["array", "list", "FieldSet", "tuple", "own coordinates"]:
+        with subtests.test(kind):
+            X, y, _ = fields
+            estimator = Recorded()
+            display = FieldErrorDisplay.from_estimator(estimator, as_kind(kind, X), as_kind(kind, y), sample=-2)
+            asked = estimator.asked[1] if isinstance(estimator.asked, tuple) else estimator.asked
+            assert len(asked) == 1
+            assert display.sample == 4
+            np.testing.assert_allclose(drawn_values(display)[1], y[4].ravel())
+            np.testing.assert_allclose(drawn_values(display)[2], X[4].ravel() + 1)
 
 
 @pytest.mark.parametrize(("rank", "sample"), [("worst", 4), ("best", 1), ("median", 0)])
@@ -157,28 +156,19 @@ def test_draws_into_given_axes(fields):
     assert pyplot.get_fignums() == [figure.number]
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
+def test_wrong_options_are_named(fields, subtests):
+    for options, message in [
         ({"sample": 6}, "sample is 6, but there are 6 samples"),
         ({"sample": -7}, "sample is -7"),
         ({"sample": "largest"}, "'worst', 'median', 'best'"),
         ({"channel": 1}, "channel 1 of y does not exist; it has 1"),
         ({"input_channel": 3}, "channel 3 of X does not exist"),
         ({"ax": [None]}, "ax has 1 axes, expected 4: input"),
-    ],
-)
-def test_wrong_options_are_named(fields, options, message):
-    with pytest.raises(ValueError, match=message):
-        FieldErrorDisplay.from_predictions(*fields, **options)
+    ]:
+        with subtests.test(options=options), pytest.raises(ValueError, match=message):
+            FieldErrorDisplay.from_predictions(*fields, **options)
 
 
 def test_scalars_are_refused(fields):
     with pytest.raises(FieldDataError, match="1 scalars per sample, expected fields"):
         FieldErrorDisplay.from_predictions(fields[0], np.arange(6.0), np.arange(6.0))
-
-
-def test_names_matplotlib_where_it_is_missing(fields, monkeypatch):
-    monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
-    with pytest.raises(OptionalDependencyError, match="pip install matplotlib"):
-        FieldErrorDisplay.from_predictions(*fields)

@@ -1,7 +1,5 @@
 """Frequency responses against known spectra and the published formula, for every network, and without side effects."""
 
-import sys
-
 import numpy as np
 import pytest
 import torch
@@ -20,7 +18,7 @@ from skop import (  # noqa: E402
     MNORegressor,
 )
 from skop.data import unit_grid  # noqa: E402
-from skop.exceptions import FieldDataError, OptionalDependencyError  # noqa: E402
+from skop.exceptions import FieldDataError  # noqa: E402
 from skop.inspection import FrequencyResponse, FrequencyResponseDisplay, frequency_response  # noqa: E402
 from skop.modules import note_features, observe_features  # noqa: E402
 from skop.parts import GNOT, Attention, LatentAttention, LatentTokens, OFormer, Patches  # noqa: E402
@@ -107,18 +105,19 @@ def test_white_noise_is_flat_up_to_its_real_coefficients():
     np.testing.assert_allclose(response_of(noise).log_amplitudes[0], expected, atol=0.06)
 
 
-@pytest.mark.parametrize("shape", [(16,), (12, 12), (8, 8, 8)])
-@pytest.mark.parametrize("wave", [1, 2, 3])
-def test_a_wave_has_its_peak_at_its_frequency(shape, wave):
-    place = sum(np.meshgrid(*(np.arange(size) / size for size in shape), indexing="ij"))
-    maps = 1e-3 + np.cos(2 * np.pi * wave * place)[None, ..., None]
-    values = response_of(maps).log_amplitudes[0]
-    assert values.argmax() == wave
-    # Half the amplitude of the wave, over the mean; elsewhere nothing but the epsilon.
-    count = np.prod(shape)
-    assert values[wave] == pytest.approx(np.log(count / 2 + 1e-6) - np.log(1e-3 * count + 1e-6))
-    others = np.delete(values, [0, wave])
-    np.testing.assert_allclose(others, np.log(1e-6) - np.log(1e-3 * count + 1e-6), atol=1e-5)
+def test_a_wave_has_its_peak_at_its_frequency(subtests):
+    for shape in [(16,), (12, 12), (8, 8, 8)]:
+        for wave in [1, 2, 3]:
+            with subtests.test(shape=shape, wave=wave):
+                place = sum(np.meshgrid(*(np.arange(size) / size for size in shape), indexing="ij"))
+                maps = 1e-3 + np.cos(2 * np.pi * wave * place)[None, ..., None]
+                values = response_of(maps).log_amplitudes[0]
+                assert values.argmax() == wave
+                # Half the amplitude of the wave, over the mean; elsewhere nothing but the epsilon.
+                count = np.prod(shape)
+                assert values[wave] == pytest.approx(np.log(count / 2 + 1e-6) - np.log(1e-3 * count + 1e-6))
+                others = np.delete(values, [0, wave])
+                np.testing.assert_allclose(others, np.log(1e-6) - np.log(1e-3 * count + 1e-6), atol=1e-5)
 
 
 def test_a_blur_lowers_the_response_by_its_transfer_function():
@@ -186,27 +185,27 @@ ESTIMATORS = {
 }
 
 
-@pytest.mark.parametrize("name", ESTIMATORS)
-def test_every_network_has_one_and_stays_as_it_was(name):
-    estimator, layers = ESTIMATORS[name]
-    X = samples((8, 6))
-    model = estimator.fit(X, X**2)
-    model.module_.train()
-    before = model.predict(X)
-    weights = {key: held.clone() for key, held in model.module_.state_dict().items()}
-    names, random = set(vars(model)), torch.get_rng_state()
-    response = frequency_response(model, X)
-    assert response.layers == ("input", *layers)
-    np.testing.assert_allclose(response.depth, [0, 0.25, 0.5, 0.75, 1])
-    n_frequencies = 2 if hasattr(model.module_, "patch_shape") else 4
-    assert response.log_amplitudes.shape == (5, n_frequencies)
-    assert np.isfinite(response.log_amplitudes).all()
-    assert len(np.unique(response.log_amplitudes[:, -1])) == 5
-    np.testing.assert_array_equal(model.predict(X), before)
-    assert all(torch.equal(held, weights[key]) for key, held in model.module_.state_dict().items())
-    assert all(module.training for module in model.module_.modules())
-    assert set(vars(model)) == names
-    assert torch.equal(torch.get_rng_state(), random)
+def test_every_network_has_one_and_stays_as_it_was(subtests):
+    for name, (estimator, layers) in ESTIMATORS.items():
+        with subtests.test(name):
+            X = samples((8, 6))
+            model = estimator.fit(X, X**2)
+            model.module_.train()
+            before = model.predict(X)
+            weights = {key: held.clone() for key, held in model.module_.state_dict().items()}
+            names, random = set(vars(model)), torch.get_rng_state()
+            response = frequency_response(model, X)
+            assert response.layers == ("input", *layers)
+            np.testing.assert_allclose(response.depth, [0, 0.25, 0.5, 0.75, 1])
+            n_frequencies = 2 if hasattr(model.module_, "patch_shape") else 4
+            assert response.log_amplitudes.shape == (5, n_frequencies)
+            assert np.isfinite(response.log_amplitudes).all()
+            assert len(np.unique(response.log_amplitudes[:, -1])) == 5
+            np.testing.assert_array_equal(model.predict(X), before)
+            assert all(torch.equal(held, weights[key]) for key, held in model.module_.state_dict().items())
+            assert all(module.training for module in model.module_.modules())
+            assert set(vars(model)) == names
+            assert torch.equal(torch.get_rng_state(), random)
 
 
 def feed_forward_parts(block):
@@ -399,10 +398,3 @@ def test_unknown_kinds_are_named():
         FrequencyResponseDisplay(a_response()).plot(kind="time")
     with pytest.raises(ValueError, match="kind is 'time'"):
         FrequencyResponseDisplay.from_estimator(None, None, kind="time")
-
-
-def test_matplotlib_is_asked_for_only_when_drawing(monkeypatch):
-    monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
-    display = FrequencyResponseDisplay(a_response())
-    with pytest.raises(OptionalDependencyError, match="plot"):
-        display.plot()

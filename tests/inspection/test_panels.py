@@ -1,4 +1,6 @@
-"""The panels put every value where its point is."""
+"""The panels put every value where its point is, and no display needs matplotlib before it draws."""
+
+import sys
 
 import numpy as np
 import pytest
@@ -8,8 +10,17 @@ matplotlib.use("Agg")
 from matplotlib import pyplot  # noqa: E402
 
 from skop.data import unit_grid  # noqa: E402
-from skop.exceptions import FieldDataError  # noqa: E402
-from skop.inspection import FieldErrorDisplay  # noqa: E402
+from skop.exceptions import FieldDataError, OptionalDependencyError  # noqa: E402
+from skop.inspection import (  # noqa: E402
+    FieldErrorDisplay,
+    FrequencyResponse,
+    FrequencyResponseDisplay,
+    PhaseErrorDisplay,
+    PoleDisplay,
+    ReceptiveFieldDisplay,
+    SingularFeatureDisplay,
+    TrainingCurveDisplay,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -122,3 +133,20 @@ def test_long_domains_fill_their_panels():
     coords = unit_grid((6, 3)) * [20.0, 1.0]
     display = FieldErrorDisplay(coords, coords[:, 0], coords[:, 0], grid_shape=(6, 3)).plot()
     assert display.axes_[0].get_aspect() == "auto"
+
+
+def test_matplotlib_is_asked_for_only_when_drawing(monkeypatch, subtests):
+    monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
+    line, grid = np.linspace(0, 1, 4), unit_grid((3, 3))
+    for display in (
+        FieldErrorDisplay(grid, grid[:, 0], grid[:, 1]),
+        FrequencyResponseDisplay(FrequencyResponse(line, ("input", "mixer", "mlp", "mixer"), line, np.ones((4, 4)))),
+        PhaseErrorDisplay(np.zeros(3)),
+        PoleDisplay([np.zeros((1, 1, 1), complex)]),
+        ReceptiveFieldDisplay(np.ones((3, 3)), (1, 1), grid),
+        SingularFeatureDisplay(line[:, None], line, line, grid_shape=(4,)),
+        TrainingCurveDisplay([1.0]),
+    ):
+        words = "pip install matplotlib"
+        with subtests.test(type(display).__name__), pytest.raises(OptionalDependencyError, match=words):
+            display.plot()

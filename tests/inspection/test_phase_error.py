@@ -1,7 +1,5 @@
 """The curve of the phase error is that of the metric, from estimators and predictions, for several models."""
 
-import sys
-
 import numpy as np
 import pytest
 
@@ -10,7 +8,7 @@ matplotlib.use("Agg")
 from matplotlib import pyplot  # noqa: E402
 from sklearn.base import BaseEstimator  # noqa: E402
 
-from skop.exceptions import FieldDataError, OptionalDependencyError  # noqa: E402
+from skop.exceptions import FieldDataError  # noqa: E402
 from skop.inspection import PhaseErrorDisplay  # noqa: E402
 from skop.metrics import phase_error  # noqa: E402
 
@@ -74,10 +72,3 @@ def test_points_in_no_order_are_refused():
 
     with pytest.raises(FieldDataError, match="does not tell its grid"):
         PhaseErrorDisplay.from_estimator(Same(), X, y)
-
-
-def test_matplotlib_is_asked_for_only_when_drawing(monkeypatch):
-    monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
-    display = PhaseErrorDisplay(np.zeros(3))
-    with pytest.raises(OptionalDependencyError, match="plot"):
-        display.plot()

@@ -1,6 +1,5 @@
 """Learned poles are those that the mixers use, for every sample and layer, and their pictures show them."""
 
-import sys
 from functools import partial
 
 import numpy as np
@@ -13,7 +12,7 @@ matplotlib.use("Agg")
 from matplotlib import pyplot  # noqa: E402
 
 from skop import AMORegressor, EnsembleRegressor, LaMORegressor, OperatorRegressor  # noqa: E402
-from skop.exceptions import FieldDataError, OptionalDependencyError  # noqa: E402
+from skop.exceptions import FieldDataError  # noqa: E402
 from skop.inspection import PoleDisplay, frequency_response, learned_poles  # noqa: E402
 from skop.modules import FeedForward, LatentBlock, LatentPooling, Poles, TokenMixer, note_features  # noqa: E402
 from skop.networks import PatchNetwork, PointNetwork  # noqa: E402
@@ -259,10 +258,3 @@ def test_poles_that_are_not_those_of_layers_are_refused(poles):
 def test_poles_outside_the_disk_are_inside_the_panel():
     display = PoleDisplay([np.array([[[3j, 0.5]]])]).plot()
     assert display.axes_[0].get_ylim()[1] > 3
-
-
-def test_matplotlib_is_asked_for_only_when_drawing(monkeypatch):
-    monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
-    display = PoleDisplay([np.zeros((1, 1, 1), complex)])
-    with pytest.raises(OptionalDependencyError, match="plot"):
-        display.plot()

@@ -1,7 +1,5 @@
 """A receptive field is the mean absolute gradient: known networks, differences of predictions, and no side effects."""
 
-import sys
-
 import numpy as np
 import pytest
 import torch
@@ -15,7 +13,7 @@ from matplotlib import pyplot  # noqa: E402
 
 from skop import EnsembleRegressor, FieldSet, GeoMaNORegressor, LaMORegressor  # noqa: E402
 from skop.data import unit_grid  # noqa: E402
-from skop.exceptions import FieldDataError, OptionalDependencyError  # noqa: E402
+from skop.exceptions import FieldDataError  # noqa: E402
 from skop.inspection import ReceptiveFieldDisplay, learned_poles, receptive_field  # noqa: E402
 from skop.networks import Outputs  # noqa: E402
 from skop.parts import LatentTokens  # noqa: E402
@@ -117,21 +115,22 @@ def test_fields_of_nonnegative_maps_add_and_scale():
     np.testing.assert_allclose(fields[0] + 3 * fields[1], fields[2])
 
 
-@pytest.mark.parametrize("make", [geomano, lamo])
-@pytest.mark.parametrize("n_dims", [1, 2, 3])
-@pytest.mark.parametrize("layer", [None, -1])
-def test_without_mixing_only_the_own_patch_counts(make, n_dims, layer):
-    shape = SHAPES[n_dims]
-    model, X = fit(make(), shape)
-    mixed = receptive_field(model, X, layer=layer)
-    for block in model.module_.blocks:
-        block.mixer = NoMixing()
-    point = tuple(size // 2 for size in shape)
-    field = receptive_field(model, X, point=point, layer=layer)
-    own = patch_of(shape, point)
-    assert (field[own] > 0).all()
-    assert (field[~own] == 0).all()
-    assert (mixed[~own] > 0).any()
+def test_without_mixing_only_the_own_patch_counts(subtests):
+    for make in [geomano, lamo]:
+        for n_dims in [1, 2, 3]:
+            for layer in [None, -1]:
+                with subtests.test(make=make, n_dims=n_dims, layer=layer):
+                    shape = SHAPES[n_dims]
+                    model, X = fit(make(), shape)
+                    mixed = receptive_field(model, X, layer=layer)
+                    for block in model.module_.blocks:
+                        block.mixer = NoMixing()
+                    point = tuple(size // 2 for size in shape)
+                    field = receptive_field(model, X, point=point, layer=layer)
+                    own = patch_of(shape, point)
+                    assert (field[own] > 0).all()
+                    assert (field[~own] == 0).all()
+                    assert (mixed[~own] > 0).any()
 
 
 def test_all_points_of_a_patch_share_its_token():
@@ -151,23 +150,24 @@ def test_later_blocks_see_at_least_as_far():
 
 
 # ---------------------------------------------------------------------- against differences
-@pytest.mark.parametrize("make", [geomano, lamo])
-@pytest.mark.parametrize("n_dims", [1, 2, 3])
-def test_differences_of_predictions_agree(make, n_dims):
-    shape = SHAPES[n_dims]
-    model, X = fit(make(patches__conv_channels=2), shape, channels=2, targets=2)
-    point = tuple(size // 3 for size in shape)
-    field, step = receptive_field(model, X, point=point), 1e-5
-    # Units of the scalers: a difference in physical units, times input scale, over target scale.
-    inputs, targets = model.scalers_.fields.scale_, model.scalers_.target.scale_
-    for place in [point, (0,) * n_dims, tuple(size - 1 for size in shape)]:
-        slopes = []
-        for channel in range(2):
-            moved = np.zeros((*shape, 2))
-            moved[place][channel] = step
-            change = model.predict(X + moved) - model.predict(X - moved)
-            slopes.append(np.abs(change[(slice(None), *point)]) / (2 * step) * inputs[channel] / targets)
-        assert field[place] == pytest.approx(np.mean(slopes), rel=1e-4, abs=1e-9)
+def test_differences_of_predictions_agree(subtests):
+    for make in [geomano, lamo]:
+        for n_dims in [1, 2, 3]:
+            with subtests.test(make=make, n_dims=n_dims):
+                shape = SHAPES[n_dims]
+                model, X = fit(make(patches__conv_channels=2), shape, channels=2, targets=2)
+                point = tuple(size // 3 for size in shape)
+                field, step = receptive_field(model, X, point=point), 1e-5
+                # Units of the scalers: a difference in physical units, times input scale, over target scale.
+                inputs, targets = model.scalers_.fields.scale_, model.scalers_.target.scale_
+                for place in [point, (0,) * n_dims, tuple(size - 1 for size in shape)]:
+                    slopes = []
+                    for channel in range(2):
+                        moved = np.zeros((*shape, 2))
+                        moved[place][channel] = step
+                        change = model.predict(X + moved) - model.predict(X - moved)
+                        slopes.append(np.abs(change[(slice(None), *point)]) / (2 * step) * inputs[channel] / targets)
+                    assert field[place] == pytest.approx(np.mean(slopes), rel=1e-4, abs=1e-9)
 
 
 @pytest.mark.parametrize("kind", ["bent", "points"])
@@ -247,9 +247,9 @@ def test_coordinates_find_the_nearest_point_and_the_middle_is_the_default():
         )
 
 
-@pytest.mark.parametrize(
-    ("point", "message"),
-    [
+def test_wrong_points_are_named(subtests):
+    model, X = fit(lamo(depth=1), SHAPES[2])
+    for point, message in [
         ((0, 6), r"point \(0, 6\) is not on the grid \(7, 6\)"),
         ((-8, 0), "is not on the grid"),
         (3, "point is 3, expected 2 integers"),
@@ -258,33 +258,31 @@ def test_coordinates_find_the_nearest_point_and_the_middle_is_the_default():
         ((True, False), "expected 2 integers"),
         ((0.5, 1.2), "lies outside the grid"),
         ((0.5, np.nan), "lies outside the grid"),
-    ],
-)
-def test_wrong_points_are_named(point, message):
-    model, X = fit(lamo(depth=1), SHAPES[2])
-    with pytest.raises(FieldDataError, match=message):
-        receptive_field(model, X, point=point)
+    ]:
+        with subtests.test(point=point), pytest.raises(FieldDataError, match=message):
+            receptive_field(model, X, point=point)
 
 
 # ---------------------------------------------------------------------- no side effects
-@pytest.mark.parametrize("make", [geomano, lamo])
-@pytest.mark.parametrize("layer", [None, 0])
-def test_the_estimator_stays_as_it_was(make, layer):
-    model, X = fit(make(dropout=0.5), SHAPES[2])
-    network = model.module_
-    network.zero_grad(set_to_none=True)
-    next(network.parameters()).requires_grad_(False)
-    before, weights = model.predict(X), {name: held.clone() for name, held in network.state_dict().items()}
-    flags = [held.requires_grad for held in network.parameters()]
-    names, random = set(vars(model)), torch.get_rng_state()
-    receptive_field(model, X, layer=layer)
-    np.testing.assert_array_equal(model.predict(X), before)
-    assert all(torch.equal(held, weights[name]) for name, held in network.state_dict().items())
-    assert [held.requires_grad for held in network.parameters()] == flags
-    assert all(held.grad is None for held in network.parameters())
-    assert not any(module.training or module._forward_hooks for module in network.modules())
-    assert set(vars(model)) == names
-    assert torch.equal(torch.get_rng_state(), random)
+def test_the_estimator_stays_as_it_was(subtests):
+    for make in [geomano, lamo]:
+        for layer in [None, 0]:
+            with subtests.test(make=make, layer=layer):
+                model, X = fit(make(dropout=0.5), SHAPES[2])
+                network = model.module_
+                network.zero_grad(set_to_none=True)
+                next(network.parameters()).requires_grad_(False)
+                before, weights = model.predict(X), {name: held.clone() for name, held in network.state_dict().items()}
+                flags = [held.requires_grad for held in network.parameters()]
+                names, random = set(vars(model)), torch.get_rng_state()
+                receptive_field(model, X, layer=layer)
+                np.testing.assert_array_equal(model.predict(X), before)
+                assert all(torch.equal(held, weights[name]) for name, held in network.state_dict().items())
+                assert [held.requires_grad for held in network.parameters()] == flags
+                assert all(held.grad is None for held in network.parameters())
+                assert not any(module.training or module._forward_hooks for module in network.modules())
+                assert set(vars(model)) == names
+                assert torch.equal(torch.get_rng_state(), random)
 
 
 def test_dropout_is_off_and_its_mode_is_kept():
@@ -504,12 +502,6 @@ def test_draws_into_given_axes():
     assert pyplot.get_fignums() == [figure.number]
     with pytest.raises(ValueError, match="ax has 2 axes, expected 1"):
         display.plot(ax=axes)
-
-
-def test_names_matplotlib_where_it_is_missing(monkeypatch):
-    monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
-    with pytest.raises(OptionalDependencyError, match="pip install matplotlib"):
-        ReceptiveFieldDisplay(np.ones((3, 3)), (1, 1), unit_grid((3, 3))).plot()
 
 
 @pytest.mark.filterwarnings("ignore::skop.exceptions.SkopWarning")
