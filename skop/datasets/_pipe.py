@@ -132,7 +132,8 @@ def make_pipe(
     quadratic and the pressure bilinear. The error of the velocity falls with the third power of the spacing, that of
     the pressure with the second, except at the ends of the walls: there the pressure is singular. Newton's method
     starts from the Stokes flow and adds inertia in smaller steps where it does not converge; meshes that are too coarse
-    for the flow need many of them, and may have no solution.
+    for the flow need many of them, and may have no solution. A sample of 129 x 129 points takes about 2.3 s on one core
+    and 0.3 GB a thread.
 
     Two things of the published set are not certain. Its ranges: the paper's text is quoted with heights in [-2, 2] and
     slopes in [-1, 1], while the authors' program for the design of a pipe takes all nine numbers from [-1, 1], which is
