@@ -1,4 +1,4 @@
-"""Common parts of the finite-element solvers for solids, based on scikit-fem.
+"""Common parts of the finite-element solvers for solids and flows, based on scikit-fem.
 
 Degree of freedom d p + i is component i of point p in d dimensions. Letters: e elements, q quadrature points of an
 element, m points of an element.
@@ -15,7 +15,7 @@ from skop._typing import FloatArray, IntArray
 
 def import_fem() -> Any:
     """Import scikit-fem."""
-    return import_optional("skfem", purpose="solve for the stress in a solid")
+    return import_optional("skfem", purpose="solve equations by finite elements")
 
 
 def displacement_dofs(basis: Any) -> IntArray:

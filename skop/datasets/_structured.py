@@ -174,6 +174,7 @@ def load_pipe(
 
     See Also
     --------
+    make_pipe : Samples of the same kind without a download.
     load_airfoil : Another flow on meshes that deform.
 
     References
