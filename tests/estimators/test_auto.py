@@ -184,22 +184,21 @@ def test_groups_that_cannot_be_used_are_refused(groups):
 
 
 # ---------------------------------------------------------------------- the budget
-def test_the_budget_is_used_and_held_and_every_operator_has_the_same_time(budget, subtests):
-    for max_time in [10, 200, 3000]:
-        for number in [1, 2, 7]:
-            with subtests.test(max_time=max_time, number=number):
-                candidates = [("classical", Known(0.7, seconds=1e-4)), ("other", OtherTimed(0.9))]
-                candidates += [(str(error), Timed(error)) for error in np.linspace(0.1, 0.5, number)]
-                model = AutoRegressor(candidates=candidates, max_time=max_time, verbose=False).fit(TABLE, ONES)
-                assert budget.now == pytest.approx(max_time)
-                tried, final = Timed.fits[:-1] + OtherTimed.fits, Timed.fits[-1]
-                # On the first fold, in a tenth of the budget but for what the other model takes.
-                limits = [limit for _, limit, *_ in tried]
-                assert len(limits) == number + 1
-                assert np.ptp(limits) < 1e-9
-                assert max_time / 20 <= sum(limits) <= max_time / 10
-                assert final[:2] == [0.1, pytest.approx(0.9 * max_time)]
-                assert model.results_[0]["candidate"] == "0.1"
+@pytest.mark.parametrize("max_time", [10, 200, 3000])
+@pytest.mark.parametrize("number", [1, 2, 7])
+def test_the_budget_is_used_and_held_and_every_operator_has_the_same_time(budget, number, max_time):
+    candidates = [("classical", Known(0.7, seconds=1e-4)), ("other", OtherTimed(0.9))]
+    candidates += [(str(error), Timed(error)) for error in np.linspace(0.1, 0.5, number)]
+    model = AutoRegressor(candidates=candidates, max_time=max_time, verbose=False).fit(TABLE, ONES)
+    assert budget.now == pytest.approx(max_time)
+    tried, final = Timed.fits[:-1] + OtherTimed.fits, Timed.fits[-1]
+    # On the first fold, in a tenth of the budget but for what the other model takes.
+    limits = [limit for _, limit, *_ in tried]
+    assert len(limits) == number + 1
+    assert np.ptp(limits) < 1e-9
+    assert max_time / 20 <= sum(limits) <= max_time / 10
+    assert final[:2] == [0.1, pytest.approx(0.9 * max_time)]
+    assert model.results_[0]["candidate"] == "0.1"
 
 
 class Over(Timed):

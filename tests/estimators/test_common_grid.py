@@ -55,9 +55,9 @@ def test_fields_linear_in_coordinates_and_parameters_are_exact(subtests):
                 # At any points, by the grid and not by way of the points of X.
                 query = places(6, seed=2)
                 assert_allclose(flat(model.predict(new, coords=query)), flat(planes(query, new.params)), atol=1e-5)
-                mean, spread = model.predict(new, coords=query, return_std=True)
-                assert [part.shape for part in spread.to_list()] == [part.shape for part in mean.to_list()]
-                assert (flat(spread) >= 0).all()
+                mean, deviation = model.predict(new, coords=query, return_std=True)
+                assert [part.shape for part in deviation.to_list()] == [part.shape for part in mean.to_list()]
+                assert (flat(deviation) >= 0).all()
 
 
 def test_the_order_of_the_points_of_a_sample_changes_nothing():
