@@ -44,9 +44,8 @@ def test_samples_types_and_seeds():
     assert not np.array_equal(make_antiderivative(4, random_state=1)[0].values, X.values)
 
 
-@pytest.mark.parametrize(
-    ("options", "error", "message"),
-    [
+def test_argument_errors():
+    for options, error, message in [
         ({"n_samples": 0}, ValueError, "n_samples must be an integer of at least 1"),
         ({"n_sensors": 1}, ValueError, "n_sensors must be an integer of at least 2"),
         ({"length_scale": 0}, ValueError, "length_scale must be a finite number above 0"),
@@ -55,8 +54,6 @@ def test_samples_types_and_seeds():
         ({"query_points": [np.nan]}, FieldDataError, "query_points must be within 0 and 1"),
         ({"query_points": [[0.5]]}, FieldDataError, r"got the shape \(1, 1\)"),
         ({"dtype": int}, ValueError, "dtype must be float32 or float64"),
-    ],
-)
-def test_argument_errors(options, error, message):
-    with pytest.raises(error, match=message):
-        make_antiderivative(**options)
+    ]:
+        with pytest.raises(error, match=message):
+            make_antiderivative(**options)

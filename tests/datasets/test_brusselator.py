@@ -86,26 +86,25 @@ class TestSolver:
         for later in solve(initial, (0.0, 1.0, 2.0), forcing=(0, 0, 0), a=2.0, b=3.0):
             np.testing.assert_allclose(later, initial, rtol=1e-12)
 
-    @pytest.mark.parametrize(
-        ("a", "b", "diffusion", "waves", "grows"),
-        [
+    def test_small_perturbations_grow_as_the_linearised_equations_say(self):
+        for a, b, diffusion, waves, grows in [
             (1.0, 3.0, (1e-2, 1e-3), (2, 1), True),  # oscillates
             (1.0, 3.0, (1e-2, 1e-3), (6, 5), False),  # the same, damped by diffusion
             (2.0, 4.5, (4e-3, 4e-2), (3, 1), True),  # Turing's instability, which a uniform state does not have
             (2.0, 4.5, (4e-3, 4e-2), (0, 0), False),
-        ],
-    )
-    def test_small_perturbations_grow_as_the_linearised_equations_say(self, a, b, diffusion, waves, grows):
-        pattern, eigenvalue = mode(12, *waves)
-        jacobian = np.array([[b - 1, a**2], [-b, -(a**2)]]) - eigenvalue * np.diag(diffusion)
-        rates, vectors = np.linalg.eig(jacobian)
-        assert (rates.real.max() > 0) == grows
-        small = 1e-6 * vectors[:, np.argmax(rates.real)].real
-        rest = np.array([a, b / a])[:, None, None]
-        times = 0.25 * np.arange(9)
-        actual = solve(rest + small[:, None, None] * pattern, times, (0, 0, 0), 1e-13, a=a, b=b, diffusion=diffusion)
-        expected = np.array([expm(jacobian * time) @ small for time in times])
-        np.testing.assert_allclose(actual - rest, expected[:, :, None, None] * pattern, atol=1e-4 * 1e-6)
+        ]:
+            pattern, eigenvalue = mode(12, *waves)
+            jacobian = np.array([[b - 1, a**2], [-b, -(a**2)]]) - eigenvalue * np.diag(diffusion)
+            rates, vectors = np.linalg.eig(jacobian)
+            assert (rates.real.max() > 0) == grows
+            small = 1e-6 * vectors[:, np.argmax(rates.real)].real
+            rest = np.array([a, b / a])[:, None, None]
+            times = 0.25 * np.arange(9)
+            actual = solve(
+                rest + small[:, None, None] * pattern, times, (0, 0, 0), 1e-13, a=a, b=b, diffusion=diffusion
+            )
+            expected = np.array([expm(jacobian * time) @ small for time in times])
+            np.testing.assert_allclose(actual - rest, expected[:, :, None, None] * pattern, atol=1e-4 * 1e-6)
 
     def test_diffusion_alone_keeps_the_means_and_damps_each_mode(self):
         recipe = _brusselator._Recipe(
@@ -232,9 +231,8 @@ class TestMakeBrusselator:
         assert not np.array_equal(y[0], y[1])
         assert capsys.readouterr() == ("", "")
 
-    @pytest.mark.parametrize(
-        ("options", "message"),
-        [
+    def test_argument_errors(self):
+        for options, message in [
             ({"n_samples": 0}, "n_samples must be an integer of at least 1, got 0"),
             ({"n_times": 1}, "n_times must be an integer of at least 2"),
             ({"frame_interval": 0}, "frame_interval must be a finite number above 0"),
@@ -254,11 +252,9 @@ class TestMakeBrusselator:
             ({"random_state": -1}, "random_state must not be negative"),
             ({"initial": np.ones((2, 8, 4))}, r"initial must have the shape \(2, 8, 8\), u and v, got \(2, 8, 4\)"),
             ({"initial": np.full((2, 8, 8), np.nan)}, "initial holds values that are not finite"),
-        ],
-    )
-    def test_argument_errors(self, options, message):
-        with pytest.raises(ValueError, match=message):
-            make_brusselator(**SMALL | options)
+        ]:
+            with pytest.raises(ValueError, match=message):
+                make_brusselator(**SMALL | options)
 
     def test_tolerance_out_of_reach(self):
         with pytest.raises(FieldDataError, match=r"Sample 0: no time step between 0 and 0.5 reaches tolerance=1e-300"):

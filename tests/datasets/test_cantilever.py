@@ -210,9 +210,8 @@ class TestMakeCantilever:
         again = make_cantilever(99, **SMALL, params=drawn.params, random_state=0)
         np.testing.assert_array_equal(again.stress, drawn.stress)
 
-    @pytest.mark.parametrize(
-        ("options", "message"),
-        [
+    def test_argument_errors(self):
+        for options, message in [
             ({"n_samples": 0}, "n_samples must be an integer of at least 1"),
             ({"geometry": "free"}, "geometry must be one of .*'varied', 'fixed'.*got 'free'"),
             ({"ranges": {"depth": (1, 2)}}, "ranges must be of length, width, .*got 'depth'"),
@@ -226,11 +225,9 @@ class TestMakeCantilever:
             ({"poisson_ratio": 0.5}, "poisson_ratio must be at least 0 and below 0.5, got 0.5"),
             ({"dtype": int}, "dtype must be float32 or float64"),
             ({"random_state": -1}, "random_state must not be negative"),
-        ],
-    )
-    def test_argument_errors(self, options, message):
-        with pytest.raises(ValueError, match=message):
-            make_cantilever(**({"n_samples": 1, "n_cells": (2, 1, 1)} | options))
+        ]:
+            with pytest.raises(ValueError, match=message):
+                make_cantilever(**({"n_samples": 1, "n_cells": (2, 1, 1)} | options))
 
     @pytest.mark.parametrize(
         ("column", "value", "message"),

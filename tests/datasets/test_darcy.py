@@ -1,5 +1,7 @@
 """The Darcy generator against its equation, its random field and its promises on seeds."""
 
+from itertools import product
+
 import numpy as np
 import pytest
 from scipy import sparse
@@ -141,15 +143,16 @@ class TestGaussianField:
         correlation = np.corrcoef(amplitudes.T) - np.eye(35)
         assert np.abs(correlation).max() < 0.25
 
-    @pytest.mark.parametrize("placement", ["node", "cell_center"])
-    @pytest.mark.parametrize(("n_points", "n_modes"), [(5, 9), (9, 9), (10, 9), (6, 23), (31, 4)])
-    def test_transform_equals_sum_of_cosines(self, placement, n_points, n_modes):
-        amplitudes = np.random.default_rng(3).standard_normal((n_modes, n_modes))
-        x = np.linspace(0, 1, n_points) if placement == "node" else (np.arange(n_points) + 0.5) / n_points
-        modes = np.cos(np.pi * np.arange(n_modes) * x[:, None])
-        modes[:, 1:] *= np.sqrt(2)
-        actual = _darcy._sum_of_cosines(amplitudes, n_points, placement)
-        np.testing.assert_allclose(actual, modes @ amplitudes @ modes.T, atol=1e-12)
+    def test_transform_equals_sum_of_cosines(self):
+        for placement, (n_points, n_modes) in product(
+            ["node", "cell_center"], [(5, 9), (9, 9), (10, 9), (6, 23), (31, 4)]
+        ):
+            amplitudes = np.random.default_rng(3).standard_normal((n_modes, n_modes))
+            x = np.linspace(0, 1, n_points) if placement == "node" else (np.arange(n_points) + 0.5) / n_points
+            modes = np.cos(np.pi * np.arange(n_modes) * x[:, None])
+            modes[:, 1:] *= np.sqrt(2)
+            actual = _darcy._sum_of_cosines(amplitudes, n_points, placement)
+            np.testing.assert_allclose(actual, modes @ amplitudes @ modes.T, atol=1e-12)
 
     def test_more_modes_extend_the_same_field(self):
         draws = np.arange(49.0)
@@ -249,9 +252,8 @@ class TestMakeDarcy:
         captured = capsys.readouterr()
         assert "Parallel" in captured.out + captured.err
 
-    @pytest.mark.parametrize(
-        ("options", "message"),
-        [
+    def test_argument_errors(self):
+        for options, message in [
             ({"n_samples": 0}, "n_samples must be an integer of at least 1, got 0"),
             ({"resolution": 2}, "resolution must be an integer of at least 3, got 2"),
             ({"resolution": 16.0}, "resolution must be an integer"),
@@ -267,11 +269,9 @@ class TestMakeDarcy:
             ({"n_modes": 1}, "n_modes must be an integer of at least 2"),
             ({"dtype": np.int32}, "dtype must be float32 or float64, got int32"),
             ({"random_state": -1}, "random_state must not be negative"),
-        ],
-    )
-    def test_argument_errors(self, options, message):
-        with pytest.raises(ValueError, match=message):
-            make_darcy(**({"n_samples": 1, "resolution": 9} | options))
+        ]:
+            with pytest.raises(ValueError, match=message):
+                make_darcy(**({"n_samples": 1, "resolution": 9} | options))
 
     def test_failure_names_the_sample(self):
         with pytest.raises(FieldDataError, match=r"Sample \d: the system is not positive definite"):
@@ -396,16 +396,13 @@ class TestPDEBenchVariant:
         np.testing.assert_array_equal(u, whole_u[:, ::3, ::3])
         assert not np.array_equal(a[0], a[1])
 
-    @pytest.mark.parametrize(
-        ("options", "message"),
-        [
+    def test_argument_errors(self):
+        for options, message in [
             ({"variant": "zongyi"}, "variant must be one of .*'fno', 'pdebench'.*got 'zongyi'"),
             ({"solver_resolution": 20}, "must be a multiple of resolution .*got 20 for resolution 9. Take 27"),
             ({"alpha": 2.5}, "variant='pdebench' has no alpha, got 2.5. Leave it out"),
             ({"placement": "cell_center"}, "has no placement, got 'cell_center'"),
             ({"values": (0.0, 1.0)}, "values must be a finite number above 0"),
-        ],
-    )
-    def test_argument_errors(self, options, message):
-        with pytest.raises(ValueError, match=message):
-            make_darcy(**{"n_samples": 1, "resolution": 9, "variant": "pdebench"} | options)
+        ]:
+            with pytest.raises(ValueError, match=message):
+                make_darcy(**{"n_samples": 1, "resolution": 9, "variant": "pdebench"} | options)

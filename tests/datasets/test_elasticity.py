@@ -235,9 +235,8 @@ class TestMakeElasticity:
             for one, other in zip(ours, theirs, strict=False):
                 np.testing.assert_array_equal(one, other)
 
-    @pytest.mark.parametrize(
-        ("options", "message"),
-        [
+    def test_argument_errors(self):
+        for options, message in [
             ({"n_samples": 0}, "n_samples must be an integer of at least 1, got 0"),
             ({"n_points": 1000}, "n_points must be two numbers, got 1000"),
             ({"n_points": (42, 7)}, r"multiple of 8 and an odd number, got \(42, 7\)"),
@@ -254,11 +253,9 @@ class TestMakeElasticity:
             ({"traction": (0, np.inf)}, "traction must be a finite number, got inf"),
             ({"dtype": np.int32}, "dtype must be float32 or float64"),
             ({"random_state": -1}, "random_state must not be negative"),
-        ],
-    )
-    def test_argument_errors(self, options, message):
-        with pytest.raises(ValueError, match=message):
-            make_elasticity(**({"n_samples": 1, "n_points": (8, 3)} | options))
+        ]:
+            with pytest.raises(ValueError, match=message):
+                make_elasticity(**({"n_samples": 1, "n_points": (8, 3)} | options))
 
     def test_failure_names_the_sample(self):
         with pytest.raises(FieldDataError, match=r"Sample 0: no equilibrium was found beyond .*lower the traction"):

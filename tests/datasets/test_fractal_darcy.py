@@ -301,9 +301,8 @@ class TestMakeFractalDarcy:
         np.testing.assert_array_equal(inputs, fine[:, ::3, ::3])
         np.testing.assert_array_equal(u, fine_u[:, ::3, ::3])
 
-    @pytest.mark.parametrize(
-        ("options", "message"),
-        [
+    def test_argument_errors(self):
+        for options, message in [
             ({"hurst": 0.0}, "hurst must be a finite number above 0, got 0.0"),
             ({"hurst": 1.0}, "hurst must be below 1, got 1.0"),
             ({"tau": 5.0}, "variant='fractal' has no tau, got 5.0. Leave it out"),
@@ -316,8 +315,6 @@ class TestMakeFractalDarcy:
             ({"n_points": 0}, "n_points must be an integer of at least 1, got 0"),
             ({"n_points": 82}, r"n_points must be at most resolution\*\*2 = 81, got 82"),
             ({"n_points": 4, "return_coords": True}, "n_points gives FieldSets.*leave return_coords out"),
-        ],
-    )
-    def test_argument_errors(self, options, message):
-        with pytest.raises(ValueError, match=message):
-            make_darcy(**{"n_samples": 1, "resolution": 9, "variant": "fractal"} | options)
+        ]:
+            with pytest.raises(ValueError, match=message):
+                make_darcy(**{"n_samples": 1, "resolution": 9, "variant": "fractal"} | options)

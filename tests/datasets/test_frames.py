@@ -60,9 +60,8 @@ def test_verbose_reports(generator, capsys):
         assert ("Parallel" in captured.out + captured.err) == bool(captured.out + captured.err) == bool(verbose)
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
+def test_argument_errors(generator):
+    for options, message in [
         ({"n_samples": 0}, "n_samples must be an integer of at least 1, got 0"),
         ({"n_input": 0}, "n_input must be an integer of at least 1"),
         ({"n_output": 1.5}, "n_output must be an integer"),
@@ -73,9 +72,7 @@ def test_verbose_reports(generator, capsys):
         ({"coarsening": "mean"}, "coarsening must be one of .*'subsample', 'average'.*got 'mean'"),
         ({"dtype": int}, "dtype must be float32 or float64, got int64"),
         ({"random_state": -1}, "random_state must not be negative"),
-    ],
-)
-def test_argument_errors(generator, options, message):
-    make, _, _ = generator
-    with pytest.raises(ValueError, match=message):
-        make(**SMALL | options)
+    ]:
+        make, _, _ = generator
+        with pytest.raises(ValueError, match=message):
+            make(**SMALL | options)

@@ -120,9 +120,8 @@ def test_fixed_geometry_and_seeds():
     assert (make_joukowski(20, n_points=(8, 1), ranges={"angle": (3, 4)})[0] >= 3).all()
 
 
-@pytest.mark.parametrize(
-    ("options", "error", "message"),
-    [
+def test_argument_errors():
+    for options, error, message in [
         ({"geometry": "any"}, ValueError, "geometry must be one of"),
         ({"n_points": (7, 1)}, ValueError, "n_points must be an integer of at least 8, got 7"),
         ({"n_points": 64}, ValueError, "n_points must be two integers, around the aerofoil and outwards, got 64"),
@@ -132,8 +131,6 @@ def test_fixed_geometry_and_seeds():
         ({"params": [[1.0]]}, FieldDataError, r"params must have the shape \(n, 3\) for angle, thickness, camber"),
         ({"params": [[1.0, -0.1, 0.0]]}, FieldDataError, "thickness must be above 0, got -0.1"),
         ({"params": [[np.nan, 0.1, 0.0]]}, FieldDataError, "params must be finite"),
-    ],
-)
-def test_argument_errors(options, error, message):
-    with pytest.raises(error, match=message):
-        make_joukowski(**{"geometry": "varied"} | options)
+    ]:
+        with pytest.raises(error, match=message):
+            make_joukowski(**{"geometry": "varied"} | options)

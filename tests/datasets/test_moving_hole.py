@@ -83,9 +83,8 @@ def test_samples_seeds_and_types(nodes):
     assert not np.array_equal(make_moving_hole(6, nodes=nodes, random_state=1)[0], X)
 
 
-@pytest.mark.parametrize(
-    ("options", "error", "message"),
-    [
+def test_argument_errors():
+    for options, error, message in [
         ({"nodes": "own"}, ValueError, "nodes must be one of"),
         ({"n_points": (2, 4)}, ValueError, "n_points must be an integer of at least 3, got 2"),
         ({"n_points": (3,)}, ValueError, "n_points must be two integers"),
@@ -95,8 +94,6 @@ def test_samples_seeds_and_types(nodes):
         ({"params": [[0.9, 0]]}, FieldDataError, "a hole of radius 0.25 leaves the unit disc, 0.9 from 0"),
         ({"params": [0.1, 0]}, FieldDataError, r"params must have the shape \(n, 2\)"),
         ({"params": [[np.inf, 0]]}, FieldDataError, "params must be finite"),
-    ],
-)
-def test_argument_errors(options, error, message):
-    with pytest.raises(error, match=message):
-        make_moving_hole(**options)
+    ]:
+        with pytest.raises(error, match=message):
+            make_moving_hole(**options)

@@ -250,9 +250,8 @@ class TestMakeNavierStokes:
         norms = np.linalg.norm(np.concatenate([X, y], axis=-1), axis=(1, 2))
         assert (np.diff(norms, axis=1) < 0).all()
 
-    @pytest.mark.parametrize(
-        ("options", "message"),
-        [
+    def test_argument_errors(self):
+        for options, message in [
             ({"n_samples": 0}, "n_samples must be an integer of at least 1, got 0"),
             ({"n_input": 0}, "n_input must be an integer of at least 1"),
             ({"n_output": 1.5}, "n_output must be an integer"),
@@ -273,11 +272,9 @@ class TestMakeNavierStokes:
             ({"precision": "half"}, "precision must be one of"),
             ({"dtype": int}, "dtype must be float32 or float64, got int64"),
             ({"random_state": -1}, "random_state must not be negative"),
-        ],
-    )
-    def test_argument_errors(self, options, message):
-        with pytest.raises(ValueError, match=message):
-            make_navier_stokes(**SMALL | options)
+        ]:
+            with pytest.raises(ValueError, match=message):
+                make_navier_stokes(**SMALL | options)
 
     def test_flows_that_run_away_are_refused(self):
         with pytest.raises(FieldDataError, match=r"sample\(s\) .*not finite at time .*Lower time_step \(now 1"):

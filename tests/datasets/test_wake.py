@@ -94,9 +94,8 @@ def test_nodes_are_the_seeds_and_times_change_none_of_them():
     assert make_wake(3, n_points=4)[1].values.dtype == np.float32
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
+def test_argument_errors():
+    for options, message in [
         ({"n_samples": 0}, "n_samples must be an integer of at least 1"),
         ({"n_points": 0}, "n_points must be an integer of at least 1"),
         ({"core_radius": 0}, "core_radius must be a finite number above 0, got 0"),
@@ -105,8 +104,6 @@ def test_nodes_are_the_seeds_and_times_change_none_of_them():
         ({"times": [[1.0]]}, r"times must be finite, of shape \(n,\) with n >= 1, got the shape \(1, 1\)"),
         ({"times": [np.nan]}, "times must be finite"),
         ({"dtype": int}, "dtype must be float32 or float64"),
-    ],
-)
-def test_argument_errors(options, message):
-    with pytest.raises(FieldDataError if "times" in options else ValueError, match=message):
-        make_wake(**SMALL | options)
+    ]:
+        with pytest.raises(FieldDataError if "times" in options else ValueError, match=message):
+            make_wake(**SMALL | options)

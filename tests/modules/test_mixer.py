@@ -1,5 +1,7 @@
 """One signature of all token mixers: parts, sequences, grids, packed sequences."""
 
+from itertools import product
+
 import pytest
 import torch
 
@@ -49,12 +51,12 @@ def test_a_mixer_of_ones_own_is_a_module_with_a_part_that_builds_it():
         del Part.known["TurnForATest"]
 
 
-@pytest.mark.parametrize("part", MIXERS, ids=str)
-def test_packed_sequences_are_what_they_are_alone(part):
-    mixer, tokens, sizes = make_mixer(part), random(1, 12, 8), (5, 1, 6)
-    expected = torch.cat([mixer(own) for own in tokens.split(sizes, dim=1)], dim=1)
-    torch.testing.assert_close(mixer(tokens, sizes=sizes), expected, rtol=1e-12, atol=1e-12)
-    assert not torch.allclose(mixer(tokens), expected)
+def test_packed_sequences_are_what_they_are_alone():
+    for part in MIXERS:
+        mixer, tokens, sizes = make_mixer(part), random(1, 12, 8), (5, 1, 6)
+        expected = torch.cat([mixer(own) for own in tokens.split(sizes, dim=1)], dim=1)
+        torch.testing.assert_close(mixer(tokens, sizes=sizes), expected, rtol=1e-12, atol=1e-12)
+        assert not torch.allclose(mixer(tokens), expected)
 
 
 SOFTMAX, GALERKIN, FOURIER, NORMALIZED = CROSSING[1:]
@@ -111,15 +113,14 @@ def test_samples_of_similar_sizes_share_a_call():
     assert calls == [(None, None), ((500, 510), (1, 1)), ((3, 2), (1, 1))]
 
 
-@pytest.mark.parametrize("part", MIXERS, ids=str)
-@pytest.mark.parametrize("grid", [(12,), (4, 3), (2, 3, 2)])
-def test_every_mixer_takes_the_tokens_of_a_grid(part, grid):
-    mixer, tokens = make_mixer(part, len(grid)), random(2, 12, 8)
-    mixed = mixer(tokens, grid)
-    assert mixed.shape == tokens.shape
-    torch.testing.assert_close(mixer(tokens[1:], grid=grid), mixed[1:])
-    if len(grid) == 1:
-        assert torch.equal(mixer(tokens), mixed)
+def test_every_mixer_takes_the_tokens_of_a_grid():
+    for part, grid in product(MIXERS, [(12,), (4, 3), (2, 3, 2)]):
+        mixer, tokens = make_mixer(part, len(grid)), random(2, 12, 8)
+        mixed = mixer(tokens, grid)
+        assert mixed.shape == tokens.shape
+        torch.testing.assert_close(mixer(tokens[1:], grid=grid), mixed[1:])
+        if len(grid) == 1:
+            assert torch.equal(mixer(tokens), mixed)
 
 
 @pytest.mark.parametrize("kind", [GridSSDMixer, GeometricScanMixer])
@@ -137,22 +138,22 @@ def test_grids_have_no_packed_sequences_and_a_mixer_defines_mix():
         TokenMixer()(random(1, 2, 8))
 
 
-@pytest.mark.parametrize("part", CROSSING, ids=str)
-def test_packed_references_go_with_their_samples(part):
-    mixer, sizes = make_mixer(part, n_references=2), (5, 1, 6)
-    tokens, first, second = random(1, 12, 8), random(1, 12, 8).flip(1), random(1, 12, 8).flip(2)
-    streams = [Stream(first, None, sizes), Stream(second, None, sizes)]
-    parts = [part.split(sizes, dim=1) for part in (tokens, first, second)]
-    expected = [mixer(own, references=[Stream(one), Stream(two)]) for own, one, two in zip(*parts, strict=True)]
-    torch.testing.assert_close(mixer(tokens, sizes=sizes, references=streams), torch.cat(expected, dim=1))
+def test_packed_references_go_with_their_samples():
+    for part in CROSSING:
+        mixer, sizes = make_mixer(part, n_references=2), (5, 1, 6)
+        tokens, first, second = random(1, 12, 8), random(1, 12, 8).flip(1), random(1, 12, 8).flip(2)
+        streams = [Stream(first, None, sizes), Stream(second, None, sizes)]
+        parts = [part.split(sizes, dim=1) for part in (tokens, first, second)]
+        expected = [mixer(own, references=[Stream(one), Stream(two)]) for own, one, two in zip(*parts, strict=True)]
+        torch.testing.assert_close(mixer(tokens, sizes=sizes, references=streams), torch.cat(expected, dim=1))
 
 
-@pytest.mark.parametrize("part", CROSSING, ids=str)
-def test_the_number_of_references_is_that_of_the_construction(part):
-    with pytest.raises(ValueError, match="got 0 references, but was built with n_references=1"):
-        make_mixer(part, n_references=1)(random(1, 4, 8))
-    with pytest.raises(ValueError, match="got 1 references, but was built with n_references=0"):
-        make_mixer(part)(random(1, 4, 8), references=[Stream(random(1, 4, 8))])
+def test_the_number_of_references_is_that_of_the_construction():
+    for part in CROSSING:
+        with pytest.raises(ValueError, match="got 0 references, but was built with n_references=1"):
+            make_mixer(part, n_references=1)(random(1, 4, 8))
+        with pytest.raises(ValueError, match="got 1 references, but was built with n_references=0"):
+            make_mixer(part)(random(1, 4, 8), references=[Stream(random(1, 4, 8))])
 
 
 def test_a_mixer_is_built_with_what_it_takes_of_its_place():

@@ -80,23 +80,23 @@ def close(found, expected):
     torch.testing.assert_close(found, expected, rtol=0, atol=1e-12 * float(expected.detach().abs().max()) + 1e-14)
 
 
-@pytest.mark.parametrize("name", CONFIGURATIONS)
-def test_outputs_and_gradients_are_those_of_the_official_code(name):
-    grid, options = CONFIGURATIONS[name]
-    network, arrays = make_network(grid, **options), golden(name)
-    network.load_state_dict(ours(name))
-    inputs = {key: arrays[key].clone().requires_grad_() for key in ("coords", "fields") if key in arrays}
-    outputs = network(inputs["coords"], inputs.get("fields"), None, grid).field
-    close(outputs, arrays["outputs"])
-    (outputs - arrays["target"]).square().sum().backward()
-    for key, held in inputs.items():
-        # With distances from a reference grid the official code takes its own regular grid, and not the coordinates.
-        if f"gradient/{key}" in arrays:
-            close(held.grad, arrays[f"gradient/{key}"])
-    expected, parameters = ours(name, "gradient/weight/"), dict(network.named_parameters())
-    assert {key for key, held in parameters.items() if held.grad is None} == set(parameters) - set(expected)
-    for key, held in expected.items():
-        close(parameters[key].grad, held)
+def test_outputs_and_gradients_are_those_of_the_official_code():
+    for name in CONFIGURATIONS:
+        grid, options = CONFIGURATIONS[name]
+        network, arrays = make_network(grid, **options), golden(name)
+        network.load_state_dict(ours(name))
+        inputs = {key: arrays[key].clone().requires_grad_() for key in ("coords", "fields") if key in arrays}
+        outputs = network(inputs["coords"], inputs.get("fields"), None, grid).field
+        close(outputs, arrays["outputs"])
+        (outputs - arrays["target"]).square().sum().backward()
+        for key, held in inputs.items():
+            # With distances from a reference grid the official code takes its own regular grid, not the coordinates.
+            if f"gradient/{key}" in arrays:
+                close(held.grad, arrays[f"gradient/{key}"])
+        expected, parameters = ours(name, "gradient/weight/"), dict(network.named_parameters())
+        assert {key for key, held in parameters.items() if held.grad is None} == set(parameters) - set(expected)
+        for key, held in expected.items():
+            close(parameters[key].grad, held)
 
 
 def test_slices_that_share_no_map_would_be_noticed():
