@@ -126,35 +126,3 @@ class TestFields:
         assert X.dtype == y.dtype == coords.dtype == np.float32
         np.testing.assert_array_equal(coords, np.arange(128)[:, None] / np.float32(128))
         np.testing.assert_array_equal(make_advection(**options)[0], X)
-
-    @pytest.mark.parametrize("solution", ["exact", "upwind"])
-    def test_number_of_samples_changes_nothing_but_seeds_do(self, solution):
-        X, y = make_advection(**SMALL, solution=solution)
-        fewer = make_advection(**SMALL | {"n_samples": 2}, solution=solution)
-        np.testing.assert_array_equal(fewer[0], X[:2])
-        np.testing.assert_array_equal(fewer[1], y[:2])
-        assert not np.array_equal(make_advection(**SMALL | {"random_state": 1})[0], X)
-        assert not np.array_equal(X[0], X[1])
-
-    def test_argument_errors(self):
-        for options, message in [
-            ({"n_samples": 0}, "n_samples must be an integer of at least 1, got 0"),
-            ({"resolution": 120}, "resolution must be above 120, twice the highest wavenumber, got 120"),
-            ({"max_wavenumber": 64}, "resolution must be above 128, .*got 128"),
-            ({"max_wavenumber": 0}, "max_wavenumber must be an integer of at least 1, got 0"),
-            ({"speed": np.inf}, "speed must be a finite number, got inf"),
-            ({"time": -1}, "time must be at least 0, got -1"),
-            ({"amplitude_spread": 1.5}, "amplitude_spread must lie within 0 and 1, got 1.5"),
-            ({"spike_amplitude": -1}, "spike_amplitude must be at least 0, got -1"),
-            ({"spike_wavenumbers": (20,)}, "spike_wavenumbers must be a lowest and a highest one"),
-            ({"spike_wavenumbers": 20}, "spike_wavenumbers must be a lowest and a highest one, got 20"),
-            ({"spike_wavenumbers": (0, 20)}, "spike_wavenumbers must be an integer of at least 1, got 0"),
-            ({"spike_wavenumbers": (30, 20)}, r"spike_wavenumbers must not decrease, got \(30, 20\)"),
-            ({"solution": "central"}, "solution must be one of .*'exact', 'upwind'.*got 'central'"),
-            ({"cfl": 1.1}, "cfl must be at most 1, above which the upwind scheme is unstable, got 1.1"),
-            ({"cfl": 0}, "cfl must be a finite number above 0, got 0"),
-            ({"dtype": int}, "dtype must be float32 or float64"),
-            ({"random_state": -1}, "random_state must not be negative"),
-        ]:
-            with pytest.raises(ValueError, match=message):
-                make_advection(**SMALL | options)

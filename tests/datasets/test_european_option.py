@@ -194,13 +194,6 @@ class TestMakeEuropeanOption:
         fixed, _ = make_european_option(3, resolution=2, ranges={"strike": (80, 80)}, random_state=0)
         assert set(fixed[:, 3]) == {80}
 
-    def test_number_of_samples_changes_nothing_but_seeds_do(self):
-        X, y = make_european_option(4, resolution=5, random_state=3)
-        fewer, fields = make_european_option(2, resolution=5, random_state=3)
-        np.testing.assert_array_equal(fewer, X[:2])
-        np.testing.assert_array_equal(fields.values, y.values[:2])
-        assert not np.array_equal(make_european_option(4, resolution=5, random_state=4)[0], X)
-
     def test_own_parameters(self):
         X, y = make_european_option(4, resolution=5, random_state=3, dtype=np.float64)
         again, fields = make_european_option(99, params=X, resolution=5, random_state=0, dtype=np.float64)
@@ -214,26 +207,6 @@ class TestMakeEuropeanOption:
         assert isinstance(prediction, FieldSet)
         assert prediction.grid_shape == (12, 12)
         assert model.score(X[50:], y[50:]) > 0.95
-
-    def test_argument_errors(self):
-        for options, message in [
-            ({"n_samples": 0}, "n_samples must be an integer of at least 1, got 0"),
-            ({"resolution": 1}, "resolution must be an integer of at least 2, got 1"),
-            ({"resolution": (4, 4, 4)}, r"resolution must be an integer or two, got \(4, 4, 4\)"),
-            ({"ranges": {"sigma": (0, 1)}}, "ranges must be of rate, volatility, .*got 'sigma'"),
-            ({"ranges": {"strike": (0, 1)}}, r"ranges\['strike'\] must be a finite number above 0, got 0"),
-            ({"ranges": {"volatility": (-0.1, 1)}}, r"ranges\['volatility'\] must be at least 0, got \(-0.1, 1\)"),
-            ({"ranges": {"rate": (0.1, 0.0)}}, r"ranges\['rate'\] must not decrease"),
-            ({"call_probability": 1.5}, "call_probability must lie within 0 and 1, got 1.5"),
-            ({"spot": (1, 2, 3)}, "spot must be a lowest and a highest value"),
-            ({"spot": 300}, "spot must be a lowest and a highest value, got 300"),
-            ({"spot": (-1, 2)}, r"spot must be at least 0 and increase, got \(-1, 2\)"),
-            ({"spot": (2, 2)}, "spot must be at least 0 and increase"),
-            ({"dtype": int}, "dtype must be float32 or float64"),
-            ({"random_state": -1}, "random_state must not be negative"),
-        ]:
-            with pytest.raises(ValueError, match=message):
-                make_european_option(**({"n_samples": 1, "resolution": 4} | options))
 
     def test_wrong_params(self):
         for column, value, message in [
