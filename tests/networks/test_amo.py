@@ -41,19 +41,8 @@ def make_network(*, n_dims=2, n_fields=1, n_params=0, n_outputs=1, n_scalars=0, 
     return network
 
 
-@pytest.fixture(params=[name for name in FORMS if name not in ("sum", "filter")])
-def form(request):
-    """Options of one of the forms that differ in what points and latent tokens exchange, or in how tokens are made."""
-    return FORMS[request.param]
-
-
 def random(*shape, seed=1):
     return torch.rand(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
-
-
-def samples(n_params=1):
-    """A packed batch of samples of different sizes."""
-    return random(sum(SIZES), 2), random(sum(SIZES), 1, seed=2), random(len(SIZES), n_params, seed=3)
 
 
 # ---------------------------------------------------------------- the parts in order
@@ -151,65 +140,9 @@ def test_coordinates_may_have_a_network_of_their_own():
 
 
 # ---------------------------------------------------------------- order, packing, queries, chunks
-def test_the_order_of_points_does_not_matter(form):
-    network = make_network(n_scalars=2, **form)
-    coords, fields, order = random(2, 9, 2), random(2, 9, 1), torch.randperm(9)
-    field, scalars = network(coords, fields, None)
-    moved, same = network(coords[:, order], fields[:, order], None)
-    torch.testing.assert_close(moved, field[:, order])
-    torch.testing.assert_close(same, scalars)
-
-
-def test_packed_samples_are_those_taken_one_by_one(form):
-    network = make_network(n_params=1, n_scalars=2, **form)
-    coords, fields, params = samples()
-    field, scalars = network(coords, fields, params, sizes=SIZES)
-    parts = zip(coords.split(SIZES), fields.split(SIZES), params, strict=True)
-    alone = [network(own[None], values[None], row[None]) for own, values, row in parts]
-    torch.testing.assert_close(field, torch.cat([own.field[0] for own in alone]))
-    torch.testing.assert_close(scalars, torch.cat([own.scalars for own in alone]))
-
-
-def test_query_points_at_the_points_have_their_outputs_and_change_nothing(form):
-    network = make_network(n_params=1, n_scalars=1, **form)
-    coords, fields, params = random(2, 9, 2), random(2, 9, 1), random(2, 1)
-    field, scalars = network(coords, fields, params)
-    for chosen in (slice(None), slice(2, 3)):
-        queries = {"query_coords": coords[:, chosen], "query_fields": fields[:, chosen]}
-        found, same = network(coords, fields, params, **queries)
-        torch.testing.assert_close(found, field[:, chosen])
-        torch.testing.assert_close(same, scalars)
-
-
-def test_chunks_without_gradients_give_what_the_whole_gives(form):
-    for case in ["packed", "shared", "queries"]:
-        network = make_network(n_params=1, n_scalars=2, **form)
-        coords, fields, params = samples()
-        arguments = {"coords": coords, "fields": fields, "params": params, "sizes": SIZES}
-        if case != "packed":
-            arguments = {"coords": random(9, 2), "fields": random(3, 9, 1), "params": params}
-        if case == "queries":
-            arguments |= {"query_coords": random(6, 2), "query_fields": random(3, 6, 1)}
-        expected = network(**arguments)
-        for network.chunk_size in (1, 4):
-            with torch.no_grad():
-                found = network(**arguments)
-            for part, whole in zip(found, expected, strict=True):
-                torch.testing.assert_close(part, whole)
 
 
 # ---------------------------------------------------------------- inputs and outputs
-def test_parameters_or_places_alone_give_fields_scalars_or_both(form):
-    for (n_outputs, n_scalars), inputs in product([(2, 0), (0, 3), (2, 3)], ["params", "geometry"]):
-        data = {"n_fields": 0, "n_params": 2 * (inputs == "params")}
-        network = make_network(n_dims=3, n_outputs=n_outputs, n_scalars=n_scalars, **data, **form)
-        # Other parameters on the same points, or other points.
-        coords, params = (random(6, 3), random(3, 2)) if inputs == "params" else (random(3, 6, 3), None)
-        found = network(coords, None, params)
-        assert (None if found.field is None else found.field.shape) == ((3, 6, n_outputs) if n_outputs else None)
-        assert (None if found.scalars is None else found.scalars.shape) == ((3, n_scalars) if n_scalars else None)
-        outputs = torch.cat([part.flatten(1) for part in found if part is not None], dim=1)
-        assert (outputs[0] - outputs[1]).abs().max() > 1e-3
 
 
 def test_meshes_in_one_to_three_dimensions():
@@ -226,44 +159,6 @@ def test_meshes_in_one_to_three_dimensions():
 
 
 # ---------------------------------------------------------------- precision and gradients
-def test_single_precision_agrees_with_double_and_autocast_stays_near(form):
-    double, single = make_network(**form), make_network(dtype=torch.float32, **form)
-    single.load_state_dict(double.state_dict())
-    coords, fields = random(2, 30, 2), random(2, 30, 1)
-    expected = double(coords, fields, None).field
-    found = single(coords.float(), fields.float(), None).field
-    assert (found - expected).abs().max() < 1e-5 * expected.abs().max()
-    with torch.autocast("cpu", torch.bfloat16):
-        low = single(coords.float(), fields.float(), None).field
-    assert (low.float() - found).abs().max() < 0.1 * found.abs().max()
-
-
-@pytest.mark.parametrize(
-    "name",
-    [name if "," in name or name == "literal" else pytest.param(name, marks=pytest.mark.exhaustive) for name in FORMS],
-)
-def test_gradients_of_inputs_and_weights(name):
-    network, sizes = make_network(width=4, depth=1, n_params=1, **(FORMS[name] | {"latents__n_tokens": 4})), None
-    if FORMS[name].get("latents__n_centred_heads"):  # packed samples take a path of their own to logits and to centres
-        sizes = (2, 4)
-    names, values = zip(*network.named_parameters(), strict=True)
-    shape = (6,) if sizes else (2, 6)
-    coords, fields = random(*shape, 2).requires_grad_(), random(*shape, 1).requires_grad_()
-    params = random(2, 1).requires_grad_()
-
-    def run(coords, fields, params, *parameters):
-        weights = dict(zip(names, parameters, strict=True))
-        return torch.func.functional_call(network, weights, (coords, fields, params, None, sizes)).field
-
-    assert torch.autograd.gradcheck(run, (coords, fields, params, *values), fast_mode=True)
-
-
-def test_every_weight_is_used():
-    for name in FORMS:
-        network = make_network(n_params=1, **FORMS[name])
-        network(random(2, 6, 2), random(2, 6, 1), random(2, 1)).field.square().sum().backward()
-        unused = [name for name, weight in network.named_parameters() if weight.grad is None or not weight.grad.any()]
-        assert unused == []
 
 
 # ---------------------------------------------------------------- grids

@@ -106,20 +106,6 @@ def test_slices_that_share_no_map_would_be_noticed():
     assert (network(arrays["coords"], None, None).field - arrays["outputs"]).abs().max() > 1e-6
 
 
-def test_chunks_and_packed_samples_give_what_one_call_gives():
-    torch.manual_seed(0)
-    network = make_network(n_params=1, n_scalars=1, n_fields=0)
-    coords, params = torch.rand(2, 12, 2).double(), torch.rand(2, 1).double()
-    together = network(coords, None, params)
-    packed = network(coords.flatten(0, 1), None, params, sizes=(12, 12))
-    network.chunk_size = 5
-    with torch.no_grad():
-        chunked = network(coords, None, params)
-    for other in (packed.field.view(2, 12, 2), chunked.field):
-        close(other, together.field)
-    close(chunked.scalars, together.scalars)
-
-
 def test_heads_have_to_divide_the_width():
     with pytest.raises(ValueError, match="n_heads=3 does not divide width=4"):
         make_network(n_heads=3)
