@@ -195,12 +195,6 @@ def test_every_token_reaches_every_token():
         assert (gradient.abs().amax(-1) > 0).all()
 
 
-def test_samples_of_a_batch_do_not_mix():
-    mixer = make_mixer()
-    tokens = tokens_for(mixer, (3, 4), batch=3)
-    torch.testing.assert_close(mixer(tokens, (3, 4))[1:2], mixer(tokens[1:2], (3, 4)))
-
-
 # ---------------------------------------------------------------- precision and gradients
 def test_recurrences_stay_in_float32_under_autocast(monkeypatch):
     mixer, seen = GridSSDMixer(16, 2, d_state=4), {}
@@ -234,15 +228,3 @@ def test_long_sums_are_not_lost_under_autocast(length):
             paths=direction_paths((length,), ((1,), (-1,))),
         )
     np.testing.assert_allclose(total.float().flatten(), length + 1, rtol=0.005)
-
-
-@pytest.mark.parametrize("path_weights", ["own", "shared"])
-def test_gradients(path_weights):
-    mixer = make_mixer(width=4, d_state=2, path_weights=path_weights)
-    tokens = tokens_for(mixer, (2, 3), batch=1, width=4).requires_grad_()
-    names, values = zip(*mixer.named_parameters(), strict=True)
-
-    def run(tokens, *parameters):
-        return torch.func.functional_call(mixer, dict(zip(names, parameters, strict=True)), (tokens, (2, 3)))
-
-    assert torch.autograd.gradcheck(run, (tokens, *values))

@@ -175,12 +175,6 @@ def test_the_mixer_is_that_of_the_equations():
         np.testing.assert_allclose(numbers(mixer(tokens, grid)), expected, rtol=1e-9, atol=1e-11)
 
 
-def test_single_precision_is_close_to_double():
-    mixer, tokens = make(n_poles=8), random(2, 16, WIDTH)
-    found = mixer.float()(tokens.float())
-    torch.testing.assert_close(found.double(), mixer.double()(tokens), rtol=1e-4, atol=1e-4)
-
-
 # ---------------------------------------------------------------- poles
 def test_adaptive_poles_differ_between_samples_and_stay_within_the_radius():
     torch.manual_seed(0)
@@ -254,28 +248,6 @@ def test_adaptive_poles_learn_and_their_places_do_not_decay():
 
 
 # ---------------------------------------------------------------- laws
-@pytest.mark.parametrize("transform", TRANSFORMS)
-def test_samples_of_a_batch_do_not_know_each_other(transform):
-    mixer, tokens = make(transform=transform), random(3, 7, WIDTH)
-    for number, own in enumerate(tokens):
-        torch.testing.assert_close(mixer(tokens)[number], mixer(own[None])[0])
-
-
-@pytest.mark.parametrize("transform", TRANSFORMS)
-def test_packed_samples_are_mixed_one_by_one(transform):
-    mixer, tokens, sizes = make(transform=transform), random(1, 13, WIDTH), (4, 1, 8)
-    found = mixer(tokens, sizes=sizes)
-    expected = torch.cat([mixer(own) for own in tokens.split(sizes, dim=1)], dim=1)
-    torch.testing.assert_close(found, expected)
-
-
-@pytest.mark.parametrize("transform", TRANSFORMS)
-def test_a_single_token_is_a_sample_too(transform):
-    mixer = make(transform=transform)
-    found = mixer(random(2, 1, WIDTH))
-    assert found.shape == (2, 1, WIDTH)
-    assert found.isfinite().all()
-    assert mixer.float()(random(2, 1, WIDTH).float()).isfinite().all()
 
 
 @pytest.mark.parametrize("transform", TRANSFORMS)
@@ -342,20 +314,6 @@ def test_an_expansion_of_an_expansion_is_itself_where_functions_are_orthogonal()
     plain = transparent(2, poles, orthogonal=False)
     once = plain(tokens) - plain(0 * tokens)
     assert not torch.allclose(plain(once) - plain(0 * tokens), once, rtol=0.1)
-
-
-@pytest.mark.parametrize("transform", TRANSFORMS)
-def test_gradients_are_those_of_finite_differences(transform):
-    mixer = TakenakaMalmquistMixer(
-        2, 1, n_poles=2, expand=1, d_state=1, kernel_size=2, transform=transform, max_radius=0.7
-    ).double()
-    names = [name for name, _ in mixer.named_parameters()]
-    values = [parameter.detach().clone().requires_grad_() for parameter in mixer.parameters()]
-
-    def run(tokens, *parameters):
-        return torch.func.functional_call(mixer, dict(zip(names, parameters, strict=True)), (tokens,))
-
-    assert torch.autograd.gradcheck(run, (random(1, 3, 2).requires_grad_(), *values))
 
 
 # ---------------------------------------------------------------- the equations as printed
