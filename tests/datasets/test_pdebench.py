@@ -2,7 +2,6 @@
 
 import pickle
 import re
-from itertools import product
 
 import h5py
 import numpy as np
@@ -299,13 +298,13 @@ def load_any(file):
 
 
 def test_truncated_files(sequence, darcy):
-    for kept, file in product([0.0, 0.001, 0.1, 0.5, 0.9, 0.999], (sequence[1], darcy)):
+    for file in (sequence[1], darcy):
         whole = file.read_bytes()
-        file.write_bytes(whole[: int(kept * len(whole))])
-        with pytest.raises(
-            FieldDataError, match=rf"{file.name} \([\d,]+ bytes\) cannot be read as an HDF5 file.*again"
-        ):
-            load_any(file)
+        for kept in (0.0, 0.001, 0.1, 0.5, 0.9, 0.999):
+            file.write_bytes(whole[: int(kept * len(whole))])
+            words = rf"{file.name} \([\d,]+ bytes\) cannot be read as an HDF5 file.*again"
+            with pytest.raises(FieldDataError, match=words):
+                load_any(file)
 
 
 def test_damaged_data_are_found_when_they_are_read(sequence):

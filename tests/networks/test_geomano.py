@@ -15,8 +15,6 @@ from skop.parts import GeometricScan
 from .problems import coords_of, fields_on
 from .problems import make_geomano as make_network
 
-COORDINATES = {"patches__positional_encoding": "coordinates"}
-
 
 def count(network):
     return sum(parameter.numel() for parameter in network.parameters())
