@@ -40,6 +40,7 @@ def test_opposite_pairs():
         (CROSS, True),
         (CROSS[:2], True),
         (CROSS[:3], False),
+        ([*CROSS[:2], CROSS[2], CROSS[2]], False),
         ([CROSS[0], CROSS[2], CROSS[1], CROSS[3]], False),
         ([[0]], False),
         ([[0], [0]], True),

@@ -42,12 +42,13 @@ LINES = [
     {"tokens": (130,), "without": ("dt_bias", "R"), "c": 37, "g": 1, "h": 1, "p": 1, "k": 2, "masked": True},
     {"tokens": (300,), "without": ("initial_state",), "c": 1, "g": 1, "n": 5},
 ]
+NO_END = [{"tokens": (n,), "return_final_state": False} for n in (20, 140)]
 CHUNKS = [{"tokens": (2,), "chunk_size": 1}, {"tokens": (64,), "chunk_size": 7, "g": 4, "masked": True}]
 CASES = {
-    "sequence": LINES,
-    "paths": LINES,
-    "heads": [*LINES, *CHUNKS],
-    "head_paths": [*LINES, *CHUNKS],
+    "sequence": [*LINES, *NO_END],
+    "paths": [*LINES, *NO_END],
+    "heads": [*LINES, *NO_END, *CHUNKS],
+    "head_paths": [*LINES, *NO_END, *CHUNKS],
     "head_pairs": [case | {"k": 2} for case in LINES],
     "plane": [
         {"tokens": (1, 1)},
@@ -72,7 +73,7 @@ def test_reference(scan, backend):
     for case in CASES[scan]:
         sizes = dict(case)
         tokens, masked, softplus = sizes.pop("tokens"), sizes.pop("masked", False), sizes.pop("softplus", True)
-        options = {name: sizes.pop(name) for name in ("chunk_size",) if name in sizes}
+        options = {name: sizes.pop(name) for name in ("chunk_size", "return_final_state") if name in sizes}
         values, order = make(scan, *tokens, **sizes)
         if not softplus and scan in SELECTIVE:
             values |= {"dt": values["dt"].detach().exp().requires_grad_(), "dt_bias": None}
