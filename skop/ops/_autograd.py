@@ -29,7 +29,13 @@ def differentiable_gradients(
     with torch.enable_grad():
         outputs = function(*aliases)
     outputs = (outputs,) if isinstance(outputs, Tensor) else outputs
-    pairs = [pair for pair in zip(outputs, cotangents, strict=True) if pair[1] is not None]
+    pairs = [
+        (output, cotangent)
+        for output, cotangent in zip(outputs, cotangents, strict=True)
+        if output is not None and output.requires_grad and cotangent is not None
+    ]
+    if not pairs:  # what has a cotangent does not depend on what needs a gradient
+        return (None,) * len(inputs)
     results, weights = zip(*pairs, strict=True)
     sources = [value for value in aliases if value is not None and value.requires_grad]
     grads = iter(torch.autograd.grad(results, sources, weights, create_graph=again, allow_unused=True))

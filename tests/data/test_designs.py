@@ -77,14 +77,14 @@ def test_rows_without_a_file_are_not_used():
 
 
 # ---------------------------------------------------------------------- by number and by order
-@pytest.mark.parametrize("order", list(itertools.permutations(range(3))))
-def test_an_index_of_run_numbers_is_matched_with_the_numbers_in_file_names(order):
-    table = frame(order)
-    table.index = np.array([1, 2, 10])[list(order)]
-    with pytest.warns(
-        SkopWarning, match=r"numbers in its index.*row 1 for runs/run_1.vtu, ..., row 10 for runs/run_10"
-    ):
-        assert loads(table) == LOADS.tolist()
+def test_an_index_of_run_numbers_is_matched_with_the_numbers_in_file_names():
+    for order in list(itertools.permutations(range(3))):
+        table = frame(order)
+        table.index = np.array([1, 2, 10])[list(order)]
+        with pytest.warns(
+            SkopWarning, match=r"numbers in its index.*row 1 for runs/run_1.vtu, ..., row 10 for runs/run_10"
+        ):
+            assert loads(table) == LOADS.tolist()
 
 
 def test_rows_are_taken_in_natural_order_with_a_warning():
@@ -101,12 +101,12 @@ def test_a_list_is_in_the_order_of_its_rows(recwarn):
     assert not recwarn
 
 
-@pytest.mark.parametrize("index", [[0, 2, 1], [5, 6, 7], [0.5, 1.5, 2.5], pd.MultiIndex.from_tuples([(0, 1)] * 3)])
-def test_a_selected_or_sorted_table_is_refused(index):
-    table = frame(range(3))
-    table.index = index
-    with pytest.raises(FieldDataError, match=r"neither file names nor 0 to 2.*reset_index"):
-        loads(table)
+def test_a_selected_or_sorted_table_is_refused():
+    for index in [[0, 2, 1], [5, 6, 7], [0.5, 1.5, 2.5], pd.MultiIndex.from_tuples([(0, 1)] * 3)]:
+        table = frame(range(3))
+        table.index = index
+        with pytest.raises(FieldDataError, match=r"neither file names nor 0 to 2.*reset_index"):
+            loads(table)
 
 
 def test_other_numbers_of_rows_are_refused():
@@ -140,11 +140,11 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize("name", list(REFUSED))
-def test_tables_that_are_no_designs(name):
-    table, words = REFUSED[name]
-    with pytest.raises(FieldDataError, match=words):
-        read_design(table)
+def test_tables_that_are_no_designs():
+    for name in list(REFUSED):
+        table, words = REFUSED[name]
+        with pytest.raises(FieldDataError, match=words):
+            read_design(table)
 
 
 def test_numbers_of_any_type():
@@ -208,16 +208,13 @@ def test_rows_without_a_name_belong_to_no_file():
     assert read_design(table).for_runs(files, files).values.ravel().tolist() == [1.0, 2.0, 3.0]
 
 
-@pytest.mark.parametrize(
-    ("names", "others", "is_wrong"),
-    [
+def test_the_same_runs_in_another_order():
+    for names, others, is_wrong in [
         (["x/a.vtu", "x/b.vtu"], ["y/b.vtk", "y/a.vtk"], True),
         (["a/in.vtu", "b/in.vtu"], ["b/out.vtu", "a/out.vtu"], True),
         (["in/a.vtu", "in/b.vtu"], ["b/out.vtu", "a/out.vtu"], True),
         (["a/in.vtu", "b/in.vtu"], ["a/out.vtu", "b/out.vtu"], False),
         (["x/a.vtu", "x/b.vtu"], ["y/1.vtu", "y/0.vtu"], False),
-    ],
-)
-def test_the_same_runs_in_another_order(names, others, is_wrong):
-    with pytest.raises(FieldDataError, match="sample 0 is") if is_wrong else contextlib.nullcontext():
-        check_order(names, others)
+    ]:
+        with pytest.raises(FieldDataError, match="sample 0 is") if is_wrong else contextlib.nullcontext():
+            check_order(names, others)

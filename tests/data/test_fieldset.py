@@ -199,21 +199,36 @@ def test_selections_are_those_of_numpy(kind, key, again, request):
         np.testing.assert_array_equal(part.params, fields.params[numbers])
 
 
-@pytest.mark.parametrize("number", [0, -1, 3, np.int64(2), np.array(4)])
-def test_one_sample_keeps_its_axis(shared, number):
-    for part in (shared[number], shared[number, ...]):
-        assert part.shape == (1, P, C)
-        np.testing.assert_array_equal(part.values[0], shared.values[number])
+def test_one_sample_keeps_its_axis(shared):
+    for number in [0, -1, 3, np.int64(2), np.array(4)]:
+        for part in (shared[number], shared[number, ...]):
+            assert part.shape == (1, P, C)
+            np.testing.assert_array_equal(part.values[0], shared.values[number])
 
 
-@pytest.mark.parametrize(
-    "key",
-    [N, -N - 1, [0, N], "u", 1.5, [0.5], None, True, np.bool_(False), [[0, 1]], np.ones((2, 2), bool),
-     np.ones(N - 1, bool), (), (0, 1), (0, [0, 1]), ([0], np.array([0, 1])), (Ellipsis, 0), (slice(None), None)],
-)  # fmt: skip
-def test_other_keys_are_index_errors(shared, key):
-    with pytest.raises(IndexError):
-        shared[key]
+def test_other_keys_are_index_errors(shared):
+    for key in [
+        N,
+        -N - 1,
+        [0, N],
+        "u",
+        1.5,
+        [0.5],
+        None,
+        True,
+        np.bool_(False),
+        [[0, 1]],
+        np.ones((2, 2), bool),
+        np.ones(N - 1, bool),
+        (),
+        (0, 1),
+        (0, [0, 1]),
+        ([0], np.array([0, 1])),
+        (Ellipsis, 0),
+        (slice(None), None),
+    ]:
+        with pytest.raises(IndexError):
+            shared[key]
 
 
 @pytest.mark.parametrize("kind", ["shared", "own", "ragged"])
@@ -224,11 +239,11 @@ def test_iteration_gives_each_sample_once(kind, request):
     np.testing.assert_array_equal(np.concatenate([part.values.ravel() for part in parts]), fields.values.ravel())
 
 
-@pytest.mark.parametrize("key", [slice(None), slice(1, 4), slice(None, None, 2), slice(4, 1, -1), 3, slice(2, 3)])
-def test_slices_share_memory(own, key):
-    part = own[key]
-    assert np.shares_memory(part.values, own.values)
-    assert np.shares_memory(part.coords, own.coords)
+def test_slices_share_memory(own):
+    for key in [slice(None), slice(1, 4), slice(None, None, 2), slice(4, 1, -1), 3, slice(2, 3)]:
+        part = own[key]
+        assert np.shares_memory(part.values, own.values)
+        assert np.shares_memory(part.coords, own.coords)
 
 
 def test_slices_of_slices_and_of_ragged_sets_share_memory(shared, ragged):
@@ -256,10 +271,10 @@ def test_new_values_on_the_same_points(shared, own, ragged):
         np.testing.assert_array_equal(new.n_points, fields.n_points)
 
 
-@pytest.mark.parametrize("shape", [(N + 1, P, 1), (N, P - 1, 1), (N, P), (P, N, 1)])
-def test_new_values_of_another_size_are_refused(shared, shape):
-    with pytest.raises(FieldDataError, match=r"expected \(6, 12, channels\)"):
-        shared.with_values(np.zeros(shape))
+def test_new_values_of_another_size_are_refused(shared):
+    for shape in [(N + 1, P, 1), (N, P - 1, 1), (N, P), (P, N, 1)]:
+        with pytest.raises(FieldDataError, match=r"expected \(6, 12, channels\)"):
+            shared.with_values(np.zeros(shape))
 
 
 def test_no_grid_is_made_up(shared):

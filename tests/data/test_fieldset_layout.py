@@ -1,5 +1,7 @@
 """Which axes of what came are samples, points and a grid, and what fits no layout."""
 
+from itertools import product
+
 import numpy as np
 import pytest
 import torch
@@ -13,23 +15,23 @@ N, P, D, C = 6, 12, 2, 3
 X, V = np.zeros((P, D)), np.zeros((N, P, C))
 
 
-@pytest.mark.parametrize("n_samples", [1, 3, 4])
-@pytest.mark.parametrize("own_coords", [False, True])
-@pytest.mark.parametrize("gridded", ["both", "coords", "values"])
-def test_a_grid_is_inferred_from_either_array(n_samples, own_coords, gridded):
-    grid = (4, 5)
-    coords = unit_grid(grid).reshape(*grid, 2)
-    if own_coords:
-        coords = coords + np.arange(n_samples)[:, None, None, None]
-    values = np.random.default_rng(0).random((n_samples, *grid, 1))
-    flat_coords = coords.reshape(*coords.shape[:-3], 20, 2)
-    flat_values = values.reshape(n_samples, 20, 1)
-    fields = FieldSet(flat_coords if gridded == "values" else coords, flat_values if gridded == "coords" else values)
-    assert fields.grid_shape == grid
-    assert fields.shared_coords != own_coords
-    np.testing.assert_array_equal(fields.coords, flat_coords)
-    np.testing.assert_array_equal(fields.values, flat_values)
-    np.testing.assert_array_equal(fields.to_grid(), values)
+def test_a_grid_is_inferred_from_either_array():
+    for n_samples, own_coords, gridded in product([1, 3, 4], [False, True], ["both", "coords", "values"]):
+        grid = (4, 5)
+        coords = unit_grid(grid).reshape(*grid, 2)
+        if own_coords:
+            coords = coords + np.arange(n_samples)[:, None, None, None]
+        values = np.random.default_rng(0).random((n_samples, *grid, 1))
+        flat_coords = coords.reshape(*coords.shape[:-3], 20, 2)
+        flat_values = values.reshape(n_samples, 20, 1)
+        fields = FieldSet(
+            flat_coords if gridded == "values" else coords, flat_values if gridded == "coords" else values
+        )
+        assert fields.grid_shape == grid
+        assert fields.shared_coords != own_coords
+        np.testing.assert_array_equal(fields.coords, flat_coords)
+        np.testing.assert_array_equal(fields.values, flat_values)
+        np.testing.assert_array_equal(fields.to_grid(), values)
 
 
 def test_points_of_a_single_sample_are_no_grid_of_one_row():
@@ -66,10 +68,10 @@ def test_coordinates_that_may_be_a_grid_or_samples_are_refused():
     assert FieldSet(cloud, params=np.zeros((5, 1))).shape == (5, 4, 0)
 
 
-@pytest.mark.parametrize("kind", [np.float16, np.float32, np.int32, np.uint8, ">f8"])
-def test_numbers_keep_their_type(kind):
-    values = np.ones((2, P, 1)).astype(kind)
-    assert FieldSet(X, values).values.dtype == np.dtype(kind)
+def test_numbers_keep_their_type():
+    for kind in [np.float16, np.float32, np.int32, np.uint8, ">f8"]:
+        values = np.ones((2, P, 1)).astype(kind)
+        assert FieldSet(X, values).values.dtype == np.dtype(kind)
 
 
 def test_booleans_become_floats():
@@ -118,11 +120,11 @@ WRONG = {
 }
 
 
-@pytest.mark.parametrize("case", WRONG)
-def test_what_does_not_fit_is_named(case):
-    arguments, options, message = WRONG[case]
-    with pytest.raises(FieldDataError, match=message):
-        FieldSet(*arguments, **options)
+def test_what_does_not_fit_is_named():
+    for case in WRONG:
+        arguments, options, message = WRONG[case]
+        with pytest.raises(FieldDataError, match=message):
+            FieldSet(*arguments, **options)
 
 
 def test_masked_array_without_masked_entries_is_an_array():

@@ -4,6 +4,7 @@ import base64
 import os
 import re
 import tracemalloc
+from itertools import product
 
 import h5py
 import meshio
@@ -44,16 +45,16 @@ def test_whole_matlab_files_pass(tmp_path, compressed):
     assert set(content) < set(loadmat(tmp_path / "a.mat"))
 
 
-@pytest.mark.parametrize("number", [8, 10, 14, 15, 19, 20, 64, 255])
-def test_unknown_types_of_numbers_are_refused_before_scipy_reads_them(tmp_path, number):
+def test_unknown_types_of_numbers_are_refused_before_scipy_reads_them(tmp_path):
     """Each of these bytes ends the interpreter in scipy's reader."""
-    savemat(tmp_path / "a.mat", {"a": np.arange(40.0)})
-    content = bytearray((tmp_path / "a.mat").read_bytes())
-    assert content[TYPE_OF_NUMBERS] == 9  # double precision
-    content[TYPE_OF_NUMBERS] = number
-    (tmp_path / "a.mat").write_bytes(content)
-    with pytest.raises(FieldDataError, match=f"numbers of the type {number}"):
-        check_matlab(tmp_path / "a.mat")
+    for number in [8, 10, 14, 15, 19, 20, 64, 255]:
+        savemat(tmp_path / "a.mat", {"a": np.arange(40.0)})
+        content = bytearray((tmp_path / "a.mat").read_bytes())
+        assert content[TYPE_OF_NUMBERS] == 9  # double precision
+        content[TYPE_OF_NUMBERS] = number
+        (tmp_path / "a.mat").write_bytes(content)
+        with pytest.raises(FieldDataError, match=f"numbers of the type {number}"):
+            check_matlab(tmp_path / "a.mat")
 
 
 def test_damage_inside_compressed_cells_and_shapes_is_found(tmp_path):
@@ -116,24 +117,21 @@ def linked(tmp_path):
     return tmp_path / "in" / "data.h5"
 
 
-@pytest.mark.parametrize(
-    ("key", "words"),
-    [
+def test_arrays_outside_of_an_hdf5_file_are_refused(linked):
+    for key, words in [
         ("external", "a link"),
         ("soft", "a link"),
         ("raw", "other files"),
         ("virtual", "other files"),
         ("stated", "holds 0"),
-    ],
-)
-def test_arrays_outside_of_an_hdf5_file_are_refused(linked, key, words):
-    with h5py.File(linked) as file:
-        with pytest.raises(FieldDataError, match=words):
-            hdf5_array(file, key, linked)
-        with pytest.raises(FieldDataError, match=r"a link|other files|states the shape"):
-            check_hdf5(file, linked)
-        assert np.array_equal(hdf5_array(file, "group/same", linked), np.arange(9.0))
-        assert hdf5_array(file, "nothing/there", linked) is None
+    ]:
+        with h5py.File(linked) as file:
+            with pytest.raises(FieldDataError, match=words):
+                hdf5_array(file, key, linked)
+            with pytest.raises(FieldDataError, match=r"a link|other files|states the shape"):
+                check_hdf5(file, linked)
+            assert np.array_equal(hdf5_array(file, "group/same", linked), np.arange(9.0))
+            assert hdf5_array(file, "nothing/there", linked) is None
 
 
 def test_a_ring_of_links_ends(tmp_path):
@@ -202,18 +200,18 @@ def test_xdmf_reads_files_of_its_folder_from_anywhere(linked, monkeypatch, tmp_p
 
 
 # ---------------------------------------------------------------------- files that are no meshes
-@pytest.mark.parametrize("ending", [".vtu", ".xdmf", ".wkt", ".pvd"])
-def test_pipes_and_pointers_are_named(tmp_path, ending):
+def test_pipes_and_pointers_are_named(tmp_path):
     """A pipe is not waited for, and a pointer of Git LFS is called one."""
-    pipe, pointer = tmp_path / f"pipe{ending}", tmp_path / f"pointer{ending}"
-    os.mkfifo(pipe)
-    pointer.write_text("version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 1\n")
-    with pytest.raises(FieldDataError, match="no regular file"):
-        read_meshes([pipe])
-    with pytest.raises(FieldDataError, match="git lfs pull"):
-        read_meshes(str(pointer))
-    with pytest.raises(FieldDataError, match="git lfs pull"):
-        read_meshes(str(tmp_path / f"*{ending}"))
+    for ending in [".vtu", ".xdmf", ".wkt", ".pvd"]:
+        pipe, pointer = tmp_path / f"pipe{ending}", tmp_path / f"pointer{ending}"
+        os.mkfifo(pipe)
+        pointer.write_text("version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 1\n")
+        with pytest.raises(FieldDataError, match="no regular file"):
+            read_meshes([pipe])
+        with pytest.raises(FieldDataError, match="git lfs pull"):
+            read_meshes(str(pointer))
+        with pytest.raises(FieldDataError, match="git lfs pull"):
+            read_meshes(str(tmp_path / f"*{ending}"))
 
 
 def test_hdf5_meshes_are_checked(tmp_path):
@@ -238,27 +236,24 @@ def vtk_text(extent, arrays="", encoding="utf-8"):
 ARRAY = '<DataArray type="Float64" Name="u" {}format="ascii">1 2 3 4</DataArray>'
 
 
-@pytest.mark.parametrize(
-    ("content", "words"),
-    [
+def test_sizes_that_would_end_the_process_in_vtk_are_refused(tmp_path):
+    """VTK takes stated sizes as they are; files that name each other are held against what they hold together."""
+    for content, words in [
         (vtk_text("5 0 5 0 5 0"), "expected the first and last index"),
         (vtk_text("5 0 5 0 5 0", encoding="utf-16"), "expected the first and last index"),
         (vtk_text("0 999 0 999 0 999", ARRAY.format("")), "need 16,000,000,000 bytes"),
         (vtk_text("0 1 0 1 0 0", ARRAY.format('NumberOfComponents="9999999999" ')), "need 3"),
         (b'<VTKFile type="vtkMultiBlockDataSet"><DataSet index="99999999999" file="no.vti"/></VTKFile>', "need 6"),
         (vtk_text("0 1 0 1 0 0", ARRAY.format('NumberOfComponents="-1" ')), "expected a number from 0 on"),
-    ],
-)
-def test_sizes_that_would_end_the_process_in_vtk_are_refused(tmp_path, content, words):
-    """VTK takes stated sizes as they are; files that name each other are held against what they hold together."""
-    (tmp_path / "a.vti").write_bytes(content)
-    (tmp_path / "a.vtm").write_text('<VTKFile type="vtkMultiBlockDataSet"><DataSet file="a.vti"/></VTKFile>')
-    for name in ("a.vti", "a.vtm"):
-        with pytest.raises(FieldDataError, match=words):
-            check_vtk(tmp_path / name)
-    (tmp_path / "ring.vtm").write_text('<VTKFile type="vtkMultiBlockDataSet"><DataSet file="ring.vtm"/></VTKFile>')
-    with pytest.raises(FieldDataError, match="name each other"):
-        check_vtk(tmp_path / "ring.vtm")
+    ]:
+        (tmp_path / "a.vti").write_bytes(content)
+        (tmp_path / "a.vtm").write_text('<VTKFile type="vtkMultiBlockDataSet"><DataSet file="a.vti"/></VTKFile>')
+        for name in ("a.vti", "a.vtm"):
+            with pytest.raises(FieldDataError, match=words):
+                check_vtk(tmp_path / name)
+        (tmp_path / "ring.vtm").write_text('<VTKFile type="vtkMultiBlockDataSet"><DataSet file="ring.vtm"/></VTKFile>')
+        with pytest.raises(FieldDataError, match="name each other"):
+            check_vtk(tmp_path / "ring.vtm")
 
 
 @pytest.mark.parametrize("ending", [".vti", ".vtr", ".vts", ".vtp"])
@@ -295,35 +290,34 @@ def lz4(content):
     return base64.b64encode(head) + base64.b64encode(bytes(space[:size]))
 
 
-@pytest.mark.parametrize("end", [10**12, -5, 4])
-@pytest.mark.parametrize("form", ["ascii", "binary", "appended", "appended, lz4"])
-def test_cells_of_vtk_files_that_end_beyond_their_nodes_are_refused(tmp_path, form, end):
+def test_cells_of_vtk_files_that_end_beyond_their_nodes_are_refused(tmp_path):
     """VTK makes room for as many nodes as the last offset says, and ends the process where there is no room."""
-    form, _, is_lz4 = form.partition(", ")
-    compressor = ' compressor="vtkLZ4DataCompressor"' if is_lz4 else ""
-    # Data behind their size: two numbers, of which the first is that of bytes.
-    encoded = str(end) if form == "ascii" else base64.b64encode(np.array([8, end], dtype="<i8").tobytes()).decode()
-    if compressor:
-        encoded = lz4(np.array(end, dtype="<i8").tobytes()).decode()
-    head = 'type="Int64" Name="offsets"'
-    inline = (
-        f'<DataArray {head} format="appended" offset="0"/>'
-        if form == "appended"
-        else (f'<DataArray {head} format="{form}">{encoded}</DataArray>')
-    )
-    tail = f'<AppendedData encoding="base64">_{encoded}</AppendedData>' if form == "appended" else ""
-    (tmp_path / "a.vtp").write_text(
-        '<VTKFile type="PolyData" version="1.0" byte_order="LittleEndian" header_type="UInt64"'
-        f"{compressor}><PolyData>"
-        '<Piece NumberOfPoints="3" NumberOfPolys="1"><Points><DataArray type="Float64" NumberOfComponents="3" '
-        'format="ascii">0 0 0 1 0 0 0 1 0</DataArray></Points><Polys><DataArray type="Int64" Name="connectivity" '
-        f'format="ascii">0 1 2</DataArray>{inline}</Polys></Piece></PolyData>{tail}</VTKFile>'
-    )
-    with pytest.raises(FieldDataError, match=f"end at the nodes {end:,} to {end:,} of a list of 3"):
-        check_vtk(tmp_path / "a.vtp")
-    (tmp_path / "whole.vtp").write_text((tmp_path / "a.vtp").read_text().replace(f">{end}<", ">3<"))
-    if form == "ascii":
-        check_vtk(tmp_path / "whole.vtp")
+    for end, form in product([10**12, -5, 4], ["ascii", "binary", "appended", "appended, lz4"]):
+        form, _, is_lz4 = form.partition(", ")
+        compressor = ' compressor="vtkLZ4DataCompressor"' if is_lz4 else ""
+        # Data behind their size: two numbers, of which the first is that of bytes.
+        encoded = str(end) if form == "ascii" else base64.b64encode(np.array([8, end], dtype="<i8").tobytes()).decode()
+        if compressor:
+            encoded = lz4(np.array(end, dtype="<i8").tobytes()).decode()
+        head = 'type="Int64" Name="offsets"'
+        inline = (
+            f'<DataArray {head} format="appended" offset="0"/>'
+            if form == "appended"
+            else (f'<DataArray {head} format="{form}">{encoded}</DataArray>')
+        )
+        tail = f'<AppendedData encoding="base64">_{encoded}</AppendedData>' if form == "appended" else ""
+        (tmp_path / "a.vtp").write_text(
+            '<VTKFile type="PolyData" version="1.0" byte_order="LittleEndian" header_type="UInt64"'
+            f"{compressor}><PolyData>"
+            '<Piece NumberOfPoints="3" NumberOfPolys="1"><Points><DataArray type="Float64" NumberOfComponents="3" '
+            'format="ascii">0 0 0 1 0 0 0 1 0</DataArray></Points><Polys><DataArray type="Int64" Name="connectivity" '
+            f'format="ascii">0 1 2</DataArray>{inline}</Polys></Piece></PolyData>{tail}</VTKFile>'
+        )
+        with pytest.raises(FieldDataError, match=f"end at the nodes {end:,} to {end:,} of a list of 3"):
+            check_vtk(tmp_path / "a.vtp")
+        (tmp_path / "whole.vtp").write_text((tmp_path / "a.vtp").read_text().replace(f">{end}<", ">3<"))
+        if form == "ascii":
+            check_vtk(tmp_path / "whole.vtp")
 
 
 @pytest.mark.parametrize("mode", ["Appended", "Binary"])

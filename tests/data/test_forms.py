@@ -1,6 +1,7 @@
 """Every form of X and y is the same data: fits and predictions are those of FieldSets, and the kind of y comes back."""
 
 import itertools
+from itertools import product
 from pathlib import Path
 
 import h5py
@@ -202,39 +203,37 @@ def folder(tmp_path, monkeypatch):
     return tmp_path
 
 
-@pytest.mark.parametrize(
-    ("layout", "of_x", "of_y", "make"),
-    [(*case, pod) for case in CASES] + [(*case, MeanFieldRegressor) for case in CASES if "FieldSet" in case],
-    ids=lambda item: getattr(item, "__name__", item),
-)
-def test_fields_of_any_form_are_the_same_data(layout, of_x, of_y, make, folder):
-    X, y, _ = data_of(layout)
-    given = OF_X[of_x](X, y), OF_Y[of_y](X, y)
-    names = {}
-    if "mesh" in of_x:
-        # Of several channels the memory has another order, and sums of them other last digits.
-        names = {"input_fields": ["p", "q"], "target_fields": ["u"]}
-        X = read_meshes(meshes(X, y), ["p", "q", "u"]).select(["p", "q"])
-    y = given[1] if of_y == "FieldSet with scalars" else y
-    reference = make().fit(X[TRAIN], y[TRAIN])
-    expected = reference.predict(X[TEST])
-    model = make(**names).fit(*(cut(part, TRAIN) for part in given))
-    test = [cut(part, TEST) for part in given]
-    found = model.predict(test[0])
-    np.testing.assert_array_equal(numbers(found), numbers(expected))
-    assert kind(found) == kind(meshes(X[TEST], y[TEST]) if test[1] is None else test[1])
-    assert model.score(*test) == reference.score(X[TEST], y[TEST])
-    assert [*model.score_channels(*test).values()] == [*reference.score_channels(X[TEST], y[TEST]).values()]
-    # Another container of the same inputs; a sample alone; the folds of scikit-learn, which takes no tuples.
-    np.testing.assert_array_equal(numbers(model.predict(X[TEST])), numbers(expected))
-    if "tuple" not in of_x + of_y:
-        assert kind(model.predict(cut(test[0], slice(1)))) == kind(cut(found, slice(1)))
-        scores = [cross_val_score(make(**names), *part, cv=3, error_score="raise") for part in ((X, y), given)]
-        np.testing.assert_allclose(scores[1], scores[0], rtol=1e-6 if "mesh" in of_x else 0)
-    model.save("model.skop")
-    again = skop.load("model.skop").predict(test[0])
-    assert kind(again) == kind(found)
-    np.testing.assert_array_equal(numbers(again), numbers(found))
+def test_fields_of_any_form_are_the_same_data(folder):
+    for layout, of_x, of_y, make in [(*case, pod) for case in CASES] + [
+        (*case, MeanFieldRegressor) for case in CASES if "FieldSet" in case
+    ]:
+        X, y, _ = data_of(layout)
+        given = OF_X[of_x](X, y), OF_Y[of_y](X, y)
+        names = {}
+        if "mesh" in of_x:
+            # Of several channels the memory has another order, and sums of them other last digits.
+            names = {"input_fields": ["p", "q"], "target_fields": ["u"]}
+            X = read_meshes(meshes(X, y), ["p", "q", "u"]).select(["p", "q"])
+        y = given[1] if of_y == "FieldSet with scalars" else y
+        reference = make().fit(X[TRAIN], y[TRAIN])
+        expected = reference.predict(X[TEST])
+        model = make(**names).fit(*(cut(part, TRAIN) for part in given))
+        test = [cut(part, TEST) for part in given]
+        found = model.predict(test[0])
+        np.testing.assert_array_equal(numbers(found), numbers(expected))
+        assert kind(found) == kind(meshes(X[TEST], y[TEST]) if test[1] is None else test[1])
+        assert model.score(*test) == reference.score(X[TEST], y[TEST])
+        assert [*model.score_channels(*test).values()] == [*reference.score_channels(X[TEST], y[TEST]).values()]
+        # Another container of the same inputs; a sample alone; the folds of scikit-learn, which takes no tuples.
+        np.testing.assert_array_equal(numbers(model.predict(X[TEST])), numbers(expected))
+        if "tuple" not in of_x + of_y:
+            assert kind(model.predict(cut(test[0], slice(1)))) == kind(cut(found, slice(1)))
+            scores = [cross_val_score(make(**names), *part, cv=3, error_score="raise") for part in ((X, y), given)]
+            np.testing.assert_allclose(scores[1], scores[0], rtol=1e-6 if "mesh" in of_x else 0)
+        model.save("model.skop")
+        again = skop.load("model.skop").predict(test[0])
+        assert kind(again) == kind(found)
+        np.testing.assert_array_equal(numbers(again), numbers(found))
 
 
 #: Forms of scalars, of which those with names come back with the labels of X.
@@ -256,41 +255,39 @@ TABLES = {
 LABELS = [f"run {number}" for number in range(N)]
 
 
-@pytest.mark.parametrize("of_y", SCALARS)
-@pytest.mark.parametrize("of_x", [*TABLES, "grid", "FieldSet", "pairs"])
-def test_scalars_of_any_form_are_the_same_data(of_x, of_y):
-    fields, truth, scalars = data_of("ragged" if of_x == "pairs" else "grid")
-    table = scalars**0.5 + 1
-    X = TABLES[of_x](table, LABELS) if of_x in TABLES else OF_X[of_x](fields, truth)
-    y = SCALARS[of_y](scalars, LABELS)
-    plain = np.asarray(y)
-    expected = pod().fit(cut(table if of_x in TABLES else X, TRAIN), plain[TRAIN])
-    model = pod().fit(cut(X, TRAIN), cut(y, TRAIN))
-    found, test = model.predict(cut(X, TEST)), cut(table if of_x in TABLES else X, TEST)
-    np.testing.assert_array_equal(np.asarray(found), expected.predict(test))
-    assert model.score(cut(X, TEST), cut(y, TEST)) == expected.score(test, plain[TEST])
-    if of_x == "frame" and of_y in ("frame", "series"):
-        assert type(found) is type(y)
-        assert list(found.index) == LABELS[TEST]
-        assert list(getattr(found, "columns", [found.name] if of_y == "series" else [])) == list(
-            getattr(y, "columns", ["drag"])
-        )
-    else:
-        assert kind(found) == kind(plain[TEST])
+def test_scalars_of_any_form_are_the_same_data():
+    for of_y, of_x in product(SCALARS, [*TABLES, "grid", "FieldSet", "pairs"]):
+        fields, truth, scalars = data_of("ragged" if of_x == "pairs" else "grid")
+        table = scalars**0.5 + 1
+        X = TABLES[of_x](table, LABELS) if of_x in TABLES else OF_X[of_x](fields, truth)
+        y = SCALARS[of_y](scalars, LABELS)
+        plain = np.asarray(y)
+        expected = pod().fit(cut(table if of_x in TABLES else X, TRAIN), plain[TRAIN])
+        model = pod().fit(cut(X, TRAIN), cut(y, TRAIN))
+        found, test = model.predict(cut(X, TEST)), cut(table if of_x in TABLES else X, TEST)
+        np.testing.assert_array_equal(np.asarray(found), expected.predict(test))
+        assert model.score(cut(X, TEST), cut(y, TEST)) == expected.score(test, plain[TEST])
+        if of_x == "frame" and of_y in ("frame", "series"):
+            assert type(found) is type(y)
+            assert list(found.index) == LABELS[TEST]
+            assert list(getattr(found, "columns", [found.name] if of_y == "series" else [])) == list(
+                getattr(y, "columns", ["drag"])
+            )
+        else:
+            assert kind(found) == kind(plain[TEST])
 
 
-@pytest.mark.parametrize("of_y", ["FieldSet", "grid", "tuple", "on a mesh"])
-@pytest.mark.parametrize("of_x", TABLES)
-def test_parameters_of_fields_are_the_same_data(of_x, of_y):
-    _, y, scalars = data_of("grid")
-    X = TABLES[of_x](scalars, LABELS)
-    values = (mesh_of(y.coords), y.values[..., 0])
-    reference = pod().fit(scalars[TRAIN], y[TRAIN])
-    given = (values[0], values[1][TRAIN]) if of_y == "on a mesh" else cut(OF_Y[of_y](None, y), TRAIN)
-    model = pod(target_fields=["u"] if of_y == "on a mesh" else None).fit(cut(X, TRAIN), given)
-    found = model.predict(cut(X, TEST))
-    np.testing.assert_array_equal(numbers(found), numbers(reference.predict(scalars[TEST])))
-    assert kind(found) == kind([values[0]] * 3 if of_y == "on a mesh" else cut(OF_Y[of_y](None, y), TEST))
+def test_parameters_of_fields_are_the_same_data():
+    for of_y, of_x in product(["FieldSet", "grid", "tuple", "on a mesh"], TABLES):
+        _, y, scalars = data_of("grid")
+        X = TABLES[of_x](scalars, LABELS)
+        values = (mesh_of(y.coords), y.values[..., 0])
+        reference = pod().fit(scalars[TRAIN], y[TRAIN])
+        given = (values[0], values[1][TRAIN]) if of_y == "on a mesh" else cut(OF_Y[of_y](None, y), TRAIN)
+        model = pod(target_fields=["u"] if of_y == "on a mesh" else None).fit(cut(X, TRAIN), given)
+        found = model.predict(cut(X, TEST))
+        np.testing.assert_array_equal(numbers(found), numbers(reference.predict(scalars[TEST])))
+        assert kind(found) == kind([values[0]] * 3 if of_y == "on a mesh" else cut(OF_Y[of_y](None, y), TEST))
 
 
 # ---------------------------------------------------------------------- files of arrays and tables
@@ -307,23 +304,22 @@ def written(name, **arrays):
     return name
 
 
-@pytest.mark.parametrize("names", [("X", "y"), ("a", "u"), ("q", "r")])
-@pytest.mark.parametrize("ending", [".npz", ".mat", ".h5"])
-def test_files_of_arrays_are_what_they_hold(ending, names, folder):
+def test_files_of_arrays_are_what_they_hold(folder):
     """In Python and on the command line, with usual names of the arrays, or by others that are given."""
-    X, y, _ = data_of("grid")
-    arrays = [(X.to_grid()[rows], y.to_grid()[rows]) for rows in (TRAIN, TEST)]
-    train, test = (written(f"{k}{ending}", **dict(zip(names, pair, strict=True))) for k, pair in enumerate(arrays))
-    expected = pod().fit(*arrays[0])
-    chosen = {"input_fields": [names[0]], "target_fields": [names[1]]} if names[0] == "q" else {}
-    pod(**chosen).fit(train).save("model.skop")
-    model = skop.load("model.skop")
-    np.testing.assert_array_equal(model.predict(test), expected.predict(arrays[1][0]))
-    assert model.score(Path(test)) == model.score(test, arrays[1][1]) == expected.score(*arrays[1])
-    options = Choice(x=names[0], y=names[1]) if chosen else Choice()
-    samples = read_samples([train], options)
-    np.testing.assert_array_equal(samples.X, arrays[0][0])
-    np.testing.assert_array_equal(samples.y, arrays[0][1])
+    for names, ending in product([("X", "y"), ("a", "u"), ("q", "r")], [".npz", ".mat", ".h5"]):
+        X, y, _ = data_of("grid")
+        arrays = [(X.to_grid()[rows], y.to_grid()[rows]) for rows in (TRAIN, TEST)]
+        train, test = (written(f"{k}{ending}", **dict(zip(names, pair, strict=True))) for k, pair in enumerate(arrays))
+        expected = pod().fit(*arrays[0])
+        chosen = {"input_fields": [names[0]], "target_fields": [names[1]]} if names[0] == "q" else {}
+        pod(**chosen).fit(train).save("model.skop")
+        model = skop.load("model.skop")
+        np.testing.assert_array_equal(model.predict(test), expected.predict(arrays[1][0]))
+        assert model.score(Path(test)) == model.score(test, arrays[1][1]) == expected.score(*arrays[1])
+        options = Choice(x=names[0], y=names[1]) if chosen else Choice()
+        samples = read_samples([train], options)
+        np.testing.assert_array_equal(samples.X, arrays[0][0])
+        np.testing.assert_array_equal(samples.y, arrays[0][1])
 
 
 def test_files_hold_points_and_parameters_too(folder):

@@ -2,6 +2,7 @@
 
 import pickle
 import warnings
+from itertools import product
 
 import h5py
 import numpy as np
@@ -102,42 +103,42 @@ def test_what_is_missing_stays_missing():
     np.testing.assert_allclose(batch.coords, box[[4, 1, 1]], atol=1e-12)
 
 
-@pytest.mark.parametrize("order", [None, [3, 0, 6, 1], [2, 2, 5], [6, 5, 4, 3, 2, 1, 0]])
-@pytest.mark.parametrize("size", [1, 3, 100])
-def test_order_and_size_of_batches(order, size):
-    loader = loader_of(*sets(), weight=WEIGHT)
-    rows = np.arange(N) if order is None else np.array(order)
-    found = all_of(loader, size, None if order is None else rows)
-    np.testing.assert_array_equal(found["target"], TARGETS[rows])
-    np.testing.assert_array_equal(found["weight"], WEIGHT[rows])
-    sizes = [len(batch) for batch in loader.batches(size, None if order is None else rows)]
-    assert sizes == [len(rows[start : start + size]) for start in range(0, len(rows), size)]
+def test_order_and_size_of_batches():
+    for order, size in product([None, [3, 0, 6, 1], [2, 2, 5], [6, 5, 4, 3, 2, 1, 0]], [1, 3, 100]):
+        loader = loader_of(*sets(), weight=WEIGHT)
+        rows = np.arange(N) if order is None else np.array(order)
+        found = all_of(loader, size, None if order is None else rows)
+        np.testing.assert_array_equal(found["target"], TARGETS[rows])
+        np.testing.assert_array_equal(found["weight"], WEIGHT[rows])
+        sizes = [len(batch) for batch in loader.batches(size, None if order is None else rows)]
+        assert sizes == [len(rows[start : start + size]) for start in range(0, len(rows), size)]
 
 
 # ---------------------------------------------------------------------- where the numbers live
-@pytest.mark.parametrize("kind", ["map", "hdf5", "chunked"])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_files_give_exactly_what_memory_gives(tmp_path, kind, dtype):
-    stored = {}
-    with h5py.File(tmp_path / "f.h5", "w") as file:
-        for name, array in (("x", FIELDS), ("y", TARGETS)):
-            if kind == "map":
-                np.save(tmp_path / f"{name}.npy", array)
-                stored[name] = np.load(tmp_path / f"{name}.npy", mmap_mode="r")
-            else:
-                stored[name] = file.create_dataset(name, data=array, chunks=(2, 16, 1) if kind == "chunked" else None)
-        inputs = FieldSet(COORDS, stored["x"], params=PARAMS, grid_shape=GRID)
-        targets = Targets(FieldSet(COORDS, stored["y"], grid_shape=GRID))
-        rows = np.array([5, 1, 6, 1, 0])
-        memory = sets()
-        for a, b in ((slice(None), np.arange(N)), ([0, 2, 3, 5], np.array([0, 2, 3, 5]))):
-            order = rows % len(b)
-            lazy = all_of(loader_of(inputs[a], targets[a], dtype=dtype), 2, order)
-            held = all_of(loader_of(memory[0][b], memory[1][b], dtype=dtype), 2, order)
-            assert lazy.keys() == held.keys() == {"fields", "params", "target"}
-            for name in lazy:
-                assert lazy[name].dtype == held[name].dtype
-                np.testing.assert_array_equal(lazy[name], held[name])
+def test_files_give_exactly_what_memory_gives(tmp_path):
+    for kind, dtype in product(["map", "hdf5", "chunked"], [torch.float32, torch.float64]):
+        stored = {}
+        with h5py.File(tmp_path / "f.h5", "w") as file:
+            for name, array in (("x", FIELDS), ("y", TARGETS)):
+                if kind == "map":
+                    np.save(tmp_path / f"{name}.npy", array)
+                    stored[name] = np.load(tmp_path / f"{name}.npy", mmap_mode="r")
+                else:
+                    stored[name] = file.create_dataset(
+                        name, data=array, chunks=(2, 16, 1) if kind == "chunked" else None
+                    )
+            inputs = FieldSet(COORDS, stored["x"], params=PARAMS, grid_shape=GRID)
+            targets = Targets(FieldSet(COORDS, stored["y"], grid_shape=GRID))
+            rows = np.array([5, 1, 6, 1, 0])
+            memory = sets()
+            for a, b in ((slice(None), np.arange(N)), ([0, 2, 3, 5], np.array([0, 2, 3, 5]))):
+                order = rows % len(b)
+                lazy = all_of(loader_of(inputs[a], targets[a], dtype=dtype), 2, order)
+                held = all_of(loader_of(memory[0][b], memory[1][b], dtype=dtype), 2, order)
+                assert lazy.keys() == held.keys() == {"fields", "params", "target"}
+                for name in lazy:
+                    assert lazy[name].dtype == held[name].dtype
+                    np.testing.assert_array_equal(lazy[name], held[name])
 
 
 def test_symmetries_are_the_same_from_memory_and_from_files(tmp_path):
@@ -169,11 +170,11 @@ def test_read_only_arrays_raise_no_warning_and_are_copied():
     np.testing.assert_array_equal(targets, TARGETS)
 
 
-@pytest.mark.parametrize("kind", [">f8", ">f4", "<f2", np.longdouble, np.int16, ">i4", np.uint8, np.uint16, bool])
-def test_every_kind_of_number_becomes_a_tensor(kind):
-    values = np.round(FIELDS).clip(0).astype(kind)
-    loader = loader_of(FieldSet(COORDS, values), Targets(FieldSet(COORDS, values)), dtype=torch.float32)
-    np.testing.assert_array_equal(loader.gather(np.arange(N)).target, values.astype(np.float32))
+def test_every_kind_of_number_becomes_a_tensor():
+    for kind in [">f8", ">f4", "<f2", np.longdouble, np.int16, ">i4", np.uint8, np.uint16, bool]:
+        values = np.round(FIELDS).clip(0).astype(kind)
+        loader = loader_of(FieldSet(COORDS, values), Targets(FieldSet(COORDS, values)), dtype=torch.float32)
+        np.testing.assert_array_equal(loader.gather(np.arange(N)).target, values.astype(np.float32))
 
 
 def test_scalers_survive_a_pickle():

@@ -1,5 +1,7 @@
 """Batches of ragged samples: packing, order, random parts, and scalers, against computations by hand."""
 
+from itertools import product
+
 import numpy as np
 import pytest
 import torch
@@ -44,27 +46,28 @@ def loader_of(inputs, targets, **options):
 
 
 # ---------------------------------------------------------------------- packing
-@pytest.mark.parametrize("sort_points", [False, True])
-@pytest.mark.parametrize("indices", [[0, 1, 2], [2, 1], [3, 0], [1], [2, 2, 0], [0, 3]])
-def test_packed_samples_are_those_asked_for(indices, sort_points):
-    inputs, targets = sets(scalars=True)
-    batch = loader_of(inputs, targets, sort_points=sort_points, weight=WEIGHT).gather(np.array(indices))
-    sizes = [SIZES[i] for i in indices]
-    uniform = len(set(sizes)) == 1
-    assert batch.sizes == (None if uniform else tuple(sizes))
-    assert len(batch) == len(indices)
-    if uniform:
-        assert batch.coords.shape == (len(indices), sizes[0], 2)
-        assert batch.target.shape == (len(indices), sizes[0], 1)
-    held = [torch.split(part.reshape(-1, part.shape[-1]), sizes) for part in (batch.coords, batch.fields, batch.target)]
-    for row, i in enumerate(indices):
-        order = np.lexsort(inputs[i].coords.T[::-1]) if sort_points else slice(None)
-        np.testing.assert_array_equal(held[0][row], inputs[i].coords[order])
-        np.testing.assert_array_equal(held[1][row], inputs[i].values[order])
-        np.testing.assert_array_equal(held[2][row], targets.field[i].values[order])
-    np.testing.assert_array_equal(batch.params, inputs.params[indices])
-    np.testing.assert_array_equal(batch.scalars, targets.scalars[indices])
-    np.testing.assert_array_equal(batch.weight, WEIGHT[indices])
+def test_packed_samples_are_those_asked_for():
+    for sort_points, indices in product([False, True], [[0, 1, 2], [2, 1], [3, 0], [1], [2, 2, 0], [0, 3]]):
+        inputs, targets = sets(scalars=True)
+        batch = loader_of(inputs, targets, sort_points=sort_points, weight=WEIGHT).gather(np.array(indices))
+        sizes = [SIZES[i] for i in indices]
+        uniform = len(set(sizes)) == 1
+        assert batch.sizes == (None if uniform else tuple(sizes))
+        assert len(batch) == len(indices)
+        if uniform:
+            assert batch.coords.shape == (len(indices), sizes[0], 2)
+            assert batch.target.shape == (len(indices), sizes[0], 1)
+        held = [
+            torch.split(part.reshape(-1, part.shape[-1]), sizes) for part in (batch.coords, batch.fields, batch.target)
+        ]
+        for row, i in enumerate(indices):
+            order = np.lexsort(inputs[i].coords.T[::-1]) if sort_points else slice(None)
+            np.testing.assert_array_equal(held[0][row], inputs[i].coords[order])
+            np.testing.assert_array_equal(held[1][row], inputs[i].values[order])
+            np.testing.assert_array_equal(held[2][row], targets.field[i].values[order])
+        np.testing.assert_array_equal(batch.params, inputs.params[indices])
+        np.testing.assert_array_equal(batch.scalars, targets.scalars[indices])
+        np.testing.assert_array_equal(batch.weight, WEIGHT[indices])
 
 
 @pytest.mark.parametrize("sort_points", [False, True])
@@ -244,17 +247,16 @@ def test_an_axis_without_extent_is_only_shifted():
         np.testing.assert_array_equal(scaler.transform(torch.as_tensor(inputs.coords))[:, 1], 0.0)
 
 
-@pytest.mark.parametrize("mode", ["box", "standard"])
-@pytest.mark.parametrize("value", [0.1, 1e3 / 3])
-def test_rounding_is_no_extent(mode, value):
+def test_rounding_is_no_extent():
     """The mean of equal numbers is not exactly their value, and their spread is not exactly zero."""
-    points = np.full((1000, 2), value)
-    points[:, 0] = np.linspace(0, 1, 1000)
-    held = FieldSet(points, np.ones((1, 1000, 1)))
-    scaler = scalers_of(held, Targets(held), coords=mode).coords
-    scaled = scaler.transform(torch.as_tensor(points))
-    assert abs(scaled[:, 1]).max() < 1e-9
-    assert abs(scaler.transform(torch.tensor([[0.5, value * (1 + 1e-6)]]))[0, 1]) < 1e-3
+    for mode, value in product(["box", "standard"], [0.1, 1e3 / 3]):
+        points = np.full((1000, 2), value)
+        points[:, 0] = np.linspace(0, 1, 1000)
+        held = FieldSet(points, np.ones((1, 1000, 1)))
+        scaler = scalers_of(held, Targets(held), coords=mode).coords
+        scaled = scaler.transform(torch.as_tensor(points))
+        assert abs(scaled[:, 1]).max() < 1e-9
+        assert abs(scaler.transform(torch.tensor([[0.5, value * (1 + 1e-6)]]))[0, 1]) < 1e-3
 
 
 def test_scale_for_each_point_needs_the_same_points():
@@ -300,6 +302,6 @@ def test_draws_repeat_with_the_generator_and_reach_all_points_alike():
     np.testing.assert_allclose(counts, 600, atol=100)
 
 
-@pytest.mark.parametrize(("sizes", "expected"), [((3, 3), True), ((3, 4), False), ((1,), True), ((), True)])
-def test_uniform_sizes(sizes, expected):
-    assert is_uniform(sizes) is expected
+def test_uniform_sizes():
+    for sizes, expected in [((3, 3), True), ((3, 4), False), ((1,), True), ((), True)]:
+        assert is_uniform(sizes) is expected

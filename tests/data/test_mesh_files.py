@@ -6,6 +6,7 @@ import threading
 import warnings
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
+from itertools import product
 from pathlib import Path
 
 import meshio
@@ -31,52 +32,64 @@ def folder(tmp_path):
 
 
 # ---------------------------------------------------------------------- what counts as meshes
-@pytest.mark.parametrize(
-    "source", ["a/*.vtu", Path("a.vtk"), ["a.vtk"], [plane_mesh()], plane_mesh(), np.array(["a.vtu"]), iter(["a.vtu"])]
-)
-def test_mesh_inputs(source):
-    assert is_mesh_input(source)
+def test_mesh_inputs():
+    for source in [
+        "a/*.vtu",
+        Path("a.vtk"),
+        ["a.vtk"],
+        [plane_mesh()],
+        plane_mesh(),
+        np.array(["a.vtu"]),
+        iter(["a.vtu"]),
+    ]:
+        assert is_mesh_input(source)
 
 
-@pytest.mark.parametrize(
-    "source", [None, 3, [], [1, 2], [[1.0]], np.zeros((3, 2)), (np.eye(2), np.eye(2)), FieldSet(np.zeros((1, 2, 2)))]
-)
-def test_other_inputs(source):
-    assert not is_mesh_input(source)
+def test_other_inputs():
+    for source in [
+        None,
+        3,
+        [],
+        [1, 2],
+        [[1.0]],
+        np.zeros((3, 2)),
+        (np.eye(2), np.eye(2)),
+        FieldSet(np.zeros((1, 2, 2))),
+    ]:
+        assert not is_mesh_input(source)
 
 
 # ---------------------------------------------------------------------- formats
-@pytest.mark.parametrize("with_data", [False, True])
-@pytest.mark.parametrize(
-    ("ending", "options"),
-    [(".vtu", {}), (".vtk", {}), (".xdmf", {}), (".msh", {"file_format": "gmsh"}), (".inp", {}), (".stl", {})],
-)
-def test_formats_there_and_back(tmp_path, ending, options, with_data):
-    holds_data = with_data and ending not in (".inp", ".stl")
-    mesh = stressed_mesh() if holds_data else plane_mesh()
-    mesh.write(tmp_path / f"in{ending}", **options)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        samples = read_meshes(tmp_path / f"in{ending}", ["displacement", "stress"] if holds_data else None)
-    stored = samples.meshes[0].points
-    # STL stores corners of triangles, so that the reader has to find the points again.
-    rows = np.lexsort(stored.T[::-1]) if ending == ".stl" else slice(None)
-    np.testing.assert_array_equal(stored[rows], mesh.points)
-    np.testing.assert_array_equal(samples.fields.coords.reshape(-1, 2)[rows], mesh.points[:, :2])
-    assert samples.fields.coords.dtype.isnative
-    if holds_data:
-        assert samples.fields.values.dtype == np.dtype(float)
-        assert samples.fields.channel_names == ("displacement_0", "displacement_1", "displacement_2", "stress")
-        expected = np.column_stack([mesh.point_data["displacement"], mesh.point_data["stress"]])
-        np.testing.assert_array_equal(samples.fields.values[0], expected)
+def test_formats_there_and_back(tmp_path):
+    for with_data, (ending, options) in product(
+        [False, True],
+        [(".vtu", {}), (".vtk", {}), (".xdmf", {}), (".msh", {"file_format": "gmsh"}), (".inp", {}), (".stl", {})],
+    ):
+        holds_data = with_data and ending not in (".inp", ".stl")
+        mesh = stressed_mesh() if holds_data else plane_mesh()
+        mesh.write(tmp_path / f"in{ending}", **options)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            samples = read_meshes(tmp_path / f"in{ending}", ["displacement", "stress"] if holds_data else None)
+        stored = samples.meshes[0].points
+        # STL stores corners of triangles, so that the reader has to find the points again.
+        rows = np.lexsort(stored.T[::-1]) if ending == ".stl" else slice(None)
+        np.testing.assert_array_equal(stored[rows], mesh.points)
+        np.testing.assert_array_equal(samples.fields.coords.reshape(-1, 2)[rows], mesh.points[:, :2])
+        assert samples.fields.coords.dtype.isnative
+        if holds_data:
+            assert samples.fields.values.dtype == np.dtype(float)
+            assert samples.fields.channel_names == ("displacement_0", "displacement_1", "displacement_2", "stress")
+            expected = np.column_stack([mesh.point_data["displacement"], mesh.point_data["stress"]])
+            np.testing.assert_array_equal(samples.fields.values[0], expected)
 
-    prediction = FieldSet(stored, np.arange(3.0 * SIDE**2).reshape(1, -1, 3), channel_names=["u_0", "u_1", "u_2"])
-    (out,) = attach_predictions(samples.meshes, prediction)
-    out.write(tmp_path / "out.vtu")
-    again = read_meshes(tmp_path / "out.vtu", "u")
-    np.testing.assert_array_equal(again.fields.values, prediction.values)
-    np.testing.assert_array_equal(again.meshes[0].points, stored)
-    np.testing.assert_array_equal(again.meshes[0].cells[0].data, samples.meshes[0].cells[0].data)
+        prediction = FieldSet(stored, np.arange(3.0 * SIDE**2).reshape(1, -1, 3), channel_names=["u_0", "u_1", "u_2"])
+        (out,) = attach_predictions(samples.meshes, prediction)
+        out.write(tmp_path / "out.vtu")
+        again = read_meshes(tmp_path / "out.vtu", "u")
+        np.testing.assert_array_equal(again.fields.values, prediction.values)
+        np.testing.assert_array_equal(again.meshes[0].points, stored)
+        np.testing.assert_array_equal(again.meshes[0].cells[0].data, samples.meshes[0].cells[0].data)
 
 
 def test_su2_has_two_coordinates(tmp_path):
@@ -159,14 +172,14 @@ def test_cut_off_files_never_end_the_program(tmp_path, capfd, ending, part):
     assert capfd.readouterr() == ("", "")
 
 
-@pytest.mark.parametrize(("ending", "size"), [(".ply", 43), (".off", 10), (".msh", 16), (".tec", 154), (".dat", 154)])
-def test_readers_that_wait_for_more_are_stopped(tmp_path, ending, size):
-    path = tmp_path / f"whole{ending}"
-    plane_mesh().write(path)
-    np.testing.assert_array_equal(read_meshes(path).meshes[0].points, plane_mesh().points)
-    path.write_bytes(path.read_bytes()[:size])
-    with pytest.raises(FieldDataError, match="EOFError: the file ends too early"):
-        read_meshes(path)
+def test_readers_that_wait_for_more_are_stopped(tmp_path):
+    for ending, size in [(".ply", 43), (".off", 10), (".msh", 16), (".tec", 154), (".dat", 154)]:
+        path = tmp_path / f"whole{ending}"
+        plane_mesh().write(path)
+        np.testing.assert_array_equal(read_meshes(path).meshes[0].points, plane_mesh().points)
+        path.write_bytes(path.read_bytes()[:size])
+        with pytest.raises(FieldDataError, match="EOFError: the file ends too early"):
+            read_meshes(path)
 
 
 def test_unknown_kinds_of_files(folder):

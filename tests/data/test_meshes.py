@@ -1,6 +1,7 @@
 """Meshes to FieldSets and back: number types, shared storage, cell averages, dropped coordinates, and errors."""
 
 import warnings
+from itertools import product
 
 import meshio
 import numpy as np
@@ -29,14 +30,14 @@ def stressed_mesh(shift=0.0, scale=1.0):
     return plane_mesh(shift, stress=values, displacement=np.stack([values, -values, 100 + values], axis=1))
 
 
-@pytest.mark.parametrize("dtype", [">f8", ">f4", "<f2", "i4", bool])
-def test_odd_types_become_floats_of_this_machine(dtype):
-    mesh = plane_mesh(s=np.ones(SIDE**2, dtype=dtype))
-    mesh.points = mesh.points.astype(">f8")
-    fields = read_meshes(mesh, "s").fields
-    assert fields.values.dtype in (np.dtype(np.float32), np.dtype(np.float64))
-    assert fields.coords.dtype == np.dtype(float)
-    np.testing.assert_array_equal(fields.values, 1)
+def test_odd_types_become_floats_of_this_machine():
+    for dtype in [">f8", ">f4", "<f2", "i4", bool]:
+        mesh = plane_mesh(s=np.ones(SIDE**2, dtype=dtype))
+        mesh.points = mesh.points.astype(">f8")
+        fields = read_meshes(mesh, "s").fields
+        assert fields.values.dtype in (np.dtype(np.float32), np.dtype(np.float64))
+        assert fields.coords.dtype == np.dtype(float)
+        np.testing.assert_array_equal(fields.values, 1)
 
 
 # ---------------------------------------------------------------------- order and storage
@@ -196,17 +197,17 @@ def test_rounding_does_not_make_a_coordinate():
     assert read_meshes(mesh).axes == (0, 1, 2)
 
 
-@pytest.mark.parametrize("size", [1e-3, 1.0, 1e6])
-@pytest.mark.parametrize("height", [0.0, 3.0])
-@pytest.mark.parametrize(("dtype", "noise", "relief"), [("f8", 3e-16, 1e-10), ("f4", 2e-7, 1e-4)])
-def test_noise_is_measured_by_the_size_of_the_mesh(size, height, dtype, noise, relief):
-    rng = np.random.default_rng(0)
-    mesh = plane_mesh(height=height)
-    for scale, axes in ((noise, (0, 1)), (relief, (0, 1, 2))):
-        points = mesh.points + scale * rng.standard_normal((SIDE**2, 1)) * [0, 0, 1]
-        noisy = meshio.Mesh((size * points).astype(dtype), mesh.cells)
-        assert read_meshes(noisy).axes == axes
-        assert read_meshes(noisy, axes=axes).fields.n_dims == len(axes)
+def test_noise_is_measured_by_the_size_of_the_mesh():
+    for size, height, (dtype, noise, relief) in product(
+        [1e-3, 1.0, 1e6], [0.0, 3.0], [("f8", 3e-16, 1e-10), ("f4", 2e-7, 1e-4)]
+    ):
+        rng = np.random.default_rng(0)
+        mesh = plane_mesh(height=height)
+        for scale, axes in ((noise, (0, 1)), (relief, (0, 1, 2))):
+            points = mesh.points + scale * rng.standard_normal((SIDE**2, 1)) * [0, 0, 1]
+            noisy = meshio.Mesh((size * points).astype(dtype), mesh.cells)
+            assert read_meshes(noisy).axes == axes
+            assert read_meshes(noisy, axes=axes).fields.n_dims == len(axes)
 
 
 def test_a_plane_that_was_turned_and_turned_back_is_flat():
@@ -264,25 +265,24 @@ def test_cell_means_are_exact_for_linear_fields_inside_uniform_meshes(kind):
 CORNERS = np.array([[0, 0, 0], [1, 0, 0], [1, 1, 0], [0, 1, 0], [0, 0, 1], [1, 0, 1], [1, 1, 1], [0, 1, 1]])
 
 
-@pytest.mark.parametrize(
-    ("kind", "corners", "beside", "ratio"),
-    [
+def test_cells_weigh_by_their_size():
+    for kind, corners, beside, ratio in [
         ("line", [0, 1], "line", 1),
         ("quad", [0, 1, 2, 3], "triangle", 2),
         ("polygon", [0, 1, 2, 3], "triangle", 2),
         ("pyramid", [0, 1, 2, 3, 4], "tetra", 2),
         ("wedge", [0, 1, 3, 4, 5, 7], "tetra", 3),
         ("hexahedron", [*range(8)], "tetra", 6),
-    ],
-)
-def test_cells_weigh_by_their_size(kind, corners, beside, ratio):
-    # A part of the unit cube and a simplex behind the origin, stretched to twice its size, share one point.
-    simplex = -2 * CORNERS[[1, 3, 4][: {"line": 1, "triangle": 2, "tetra": 3}[beside]]]
-    simplex[1:] //= 2
-    count = len(corners)
-    cells = [(kind, [[*range(count)]]), (beside, [[0, *range(count, count + len(simplex))]])]
-    mesh = meshio.Mesh(np.concatenate([CORNERS[corners], simplex]).astype(float), cells, cell_data={"s": [[3.0], [0]]})
-    np.testing.assert_allclose(carry_cell_data(mesh, "s")[0, 0], 3 * ratio / (ratio + 2))
+    ]:
+        # A part of the unit cube and a simplex behind the origin, stretched to twice its size, share one point.
+        simplex = -2 * CORNERS[[1, 3, 4][: {"line": 1, "triangle": 2, "tetra": 3}[beside]]]
+        simplex[1:] //= 2
+        count = len(corners)
+        cells = [(kind, [[*range(count)]]), (beside, [[0, *range(count, count + len(simplex))]])]
+        mesh = meshio.Mesh(
+            np.concatenate([CORNERS[corners], simplex]).astype(float), cells, cell_data={"s": [[3.0], [0]]}
+        )
+        np.testing.assert_allclose(carry_cell_data(mesh, "s")[0, 0], 3 * ratio / (ratio + 2))
 
 
 def test_boundary_lines_do_not_count_beside_triangles():
@@ -323,20 +323,21 @@ def test_cell_data_and_points_without_cells():
     assert np.flatnonzero(np.isnan(carried[:, 0])).tolist() == [0, 8]
 
 
-@pytest.mark.parametrize("point", [-1, SIDE**2, 10**6])
-@pytest.mark.parametrize("cell_data", ["refuse", "to_points"])
-def test_cells_with_points_that_are_not_there(tmp_path, point, cell_data):
-    mesh = stressed_mesh()
-    mesh.cell_data["heat"] = [np.ones(len(mesh.cells[0]))]
-    mesh.cells[0].data[2, 1] = point
-    mesh.write(tmp_path / "cut.vtu")
-    message = rf"cells of type 'triangle' in (mesh 0|.*cut\.vtu) refer to point {point}; expected 0 to 15, .* 16 points"
-    field = "stress" if cell_data == "refuse" else "heat"
-    for source in (mesh, tmp_path / "cut.vtu"):
-        with pytest.raises(FieldDataError, match=message):
-            read_meshes(source, field, cell_data=cell_data)
-    with pytest.raises(FieldDataError, match=f"in the mesh refer to point {point}"):
-        carry_cell_data(mesh, "heat")
+def test_cells_with_points_that_are_not_there(tmp_path):
+    for point, cell_data in product([-1, SIDE**2, 10**6], ["refuse", "to_points"]):
+        mesh = stressed_mesh()
+        mesh.cell_data["heat"] = [np.ones(len(mesh.cells[0]))]
+        mesh.cells[0].data[2, 1] = point
+        mesh.write(tmp_path / "cut.vtu")
+        message = (
+            rf"cells of type 'triangle' in (mesh 0|.*cut\.vtu) refer to point {point}; expected 0 to 15, .* 16 points"
+        )
+        field = "stress" if cell_data == "refuse" else "heat"
+        for source in (mesh, tmp_path / "cut.vtu"):
+            with pytest.raises(FieldDataError, match=message):
+                read_meshes(source, field, cell_data=cell_data)
+        with pytest.raises(FieldDataError, match=f"in the mesh refer to point {point}"):
+            carry_cell_data(mesh, "heat")
 
 
 def test_polyhedra_with_points_that_are_not_there():

@@ -35,19 +35,19 @@ def pairs(symmetries):
 
 
 # ---------------------------------------------------------------- the group
-@pytest.mark.parametrize("name", GROUPS)
-def test_the_elements_are_a_group_of_isometries(name):
-    symmetries = declared(name)
-    elements = [np.column_stack(pair) for pair in pairs(symmetries)]
-    assert len(elements) == GROUPS[name][-1]
-    np.testing.assert_array_equal(elements[0], np.eye(symmetries.n_dims, symmetries.n_dims + 1))
-    table = np.array(elements).reshape(len(elements), -1)
-    for first in elements:
-        turn, shift = first[:, :-1], first[:, -1]
-        np.testing.assert_allclose(turn @ turn.T, np.eye(symmetries.n_dims), atol=1e-12)
-        for second in elements:
-            product = np.column_stack([turn @ second[:, :-1], turn @ second[:, -1] + shift])
-            assert (np.abs(table - product.ravel()).max(axis=1) < 1e-9).sum() == 1
+def test_the_elements_are_a_group_of_isometries():
+    for name in GROUPS:
+        symmetries = declared(name)
+        elements = [np.column_stack(pair) for pair in pairs(symmetries)]
+        assert len(elements) == GROUPS[name][-1]
+        np.testing.assert_array_equal(elements[0], np.eye(symmetries.n_dims, symmetries.n_dims + 1))
+        table = np.array(elements).reshape(len(elements), -1)
+        for first in elements:
+            turn, shift = first[:, :-1], first[:, -1]
+            np.testing.assert_allclose(turn @ turn.T, np.eye(symmetries.n_dims), atol=1e-12)
+            for second in elements:
+                product = np.column_stack([turn @ second[:, :-1], turn @ second[:, -1] + shift])
+                assert (np.abs(table - product.ravel()).max(axis=1) < 1e-9).sum() == 1
 
 
 def test_named_and_declared_symmetries_do_what_they_say():
@@ -116,24 +116,24 @@ LAYOUTS = {
 }
 
 
-@pytest.mark.parametrize(("name", "channels"), LAYOUTS)
-def test_tensors_turn_on_both_sides_and_vectors_on_one(name, channels):
-    vector = [9, 11, 10][: 2 if len(channels) < 5 else 3]
-    symmetries = declared(name, target_vectors=[vector], target_tensors=[channels])
-    layout, values = np.array(LAYOUTS[name, channels]), RANDOM.normal(size=(2, 4, 12))
-    for number, (turn, _) in enumerate(pairs(symmetries)):
-        expected = values.copy()
-        for place in np.ndindex(2, 4):
-            expected[place][layout] = turn @ values[place][layout] @ turn.T
-            expected[place][vector] = turn @ values[place][vector]
-        drawn = symmetries.element(number, 2)[0]
-        parts = (symmetries.target_vectors, symmetries.target_tensors)
-        found = symmetries.apply(torch.from_numpy(values), drawn, *parts)
-        np.testing.assert_allclose(found.numpy(), expected, atol=1e-12)
-        # Packed samples of one and seven points.
-        flat = symmetries.apply(torch.from_numpy(values.reshape(8, 12)), drawn, *parts, np.array([1, 7]))
-        np.testing.assert_allclose(flat.numpy(), expected.reshape(8, 12), atol=1e-12)
-        np.testing.assert_allclose(symmetries.apply(found, drawn.mT, *parts).numpy(), values, atol=1e-12)
+def test_tensors_turn_on_both_sides_and_vectors_on_one():
+    for name, channels in LAYOUTS:
+        vector = [9, 11, 10][: 2 if len(channels) < 5 else 3]
+        symmetries = declared(name, target_vectors=[vector], target_tensors=[channels])
+        layout, values = np.array(LAYOUTS[name, channels]), RANDOM.normal(size=(2, 4, 12))
+        for number, (turn, _) in enumerate(pairs(symmetries)):
+            expected = values.copy()
+            for place in np.ndindex(2, 4):
+                expected[place][layout] = turn @ values[place][layout] @ turn.T
+                expected[place][vector] = turn @ values[place][vector]
+            drawn = symmetries.element(number, 2)[0]
+            parts = (symmetries.target_vectors, symmetries.target_tensors)
+            found = symmetries.apply(torch.from_numpy(values), drawn, *parts)
+            np.testing.assert_allclose(found.numpy(), expected, atol=1e-12)
+            # Packed samples of one and seven points.
+            flat = symmetries.apply(torch.from_numpy(values.reshape(8, 12)), drawn, *parts, np.array([1, 7]))
+            np.testing.assert_allclose(flat.numpy(), expected.reshape(8, 12), atol=1e-12)
+            np.testing.assert_allclose(symmetries.apply(found, drawn.mT, *parts).numpy(), values, atol=1e-12)
 
 
 def test_a_pseudo_scalar_is_an_antisymmetric_tensor():
@@ -179,19 +179,19 @@ PARTS = {
 }
 
 
-@pytest.mark.parametrize("ragged", [False, True], ids=["uniform", "ragged"])
-@pytest.mark.parametrize("coords", ["box", "standard"])
-def test_statistics_are_those_of_all_moved_samples(ragged, coords):
-    inputs, targets = samples(ragged)
-    symmetries = declared("triangle", **PARTS)
-    found = Scalers.fit(inputs, targets, np.ones(3), ScalingOptions(coords=coords), symmetries)
-    moved = all_images(inputs, targets, symmetries)
-    expected = Scalers.fit(*moved, np.ones(18), ScalingOptions(coords=coords))
-    for name in ("fields", "target", "params", "scalars"):
-        own, other = getattr(found, name), getattr(expected, name)
-        np.testing.assert_allclose([own.mean_, own.scale_], [other.mean_, other.scale_], rtol=1e-10, atol=1e-12)
-    np.testing.assert_allclose(found.coords.lower_, expected.coords.lower_, rtol=1e-10, atol=1e-12)
-    np.testing.assert_allclose(found.coords.span_, expected.coords.span_, rtol=1e-10)
+def test_statistics_are_those_of_all_moved_samples():
+    for ragged in [False, True]:
+        for coords in ["box", "standard"]:
+            inputs, targets = samples(ragged)
+            symmetries = declared("triangle", **PARTS)
+            found = Scalers.fit(inputs, targets, np.ones(3), ScalingOptions(coords=coords), symmetries)
+            moved = all_images(inputs, targets, symmetries)
+            expected = Scalers.fit(*moved, np.ones(18), ScalingOptions(coords=coords))
+            for name in ("fields", "target", "params", "scalars"):
+                own, other = getattr(found, name), getattr(expected, name)
+                np.testing.assert_allclose([own.mean_, own.scale_], [other.mean_, other.scale_], rtol=1e-10, atol=1e-12)
+            np.testing.assert_allclose(found.coords.lower_, expected.coords.lower_, rtol=1e-10, atol=1e-12)
+            np.testing.assert_allclose(found.coords.span_, expected.coords.span_, rtol=1e-10)
 
 
 def test_the_box_of_any_angle_holds_every_draw():
@@ -247,11 +247,11 @@ WRONG = {
 }
 
 
-@pytest.mark.parametrize("name", WRONG)
-def test_wrong_declarations_say_what_to_do(name):
-    names, further, message = WRONG[name]
-    with pytest.raises(FieldDataError, match=message):
-        PointSymmetries(names, [1.0, 0.5], **further)
+def test_wrong_declarations_say_what_to_do():
+    for name in WRONG:
+        names, further, message = WRONG[name]
+        with pytest.raises(FieldDataError, match=message):
+            PointSymmetries(names, [1.0, 0.5], **further)
 
 
 def test_two_rotations_by_any_angle_are_drawn_but_not_averaged():

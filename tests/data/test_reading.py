@@ -3,6 +3,7 @@
 import json
 import warnings
 from dataclasses import FrozenInstanceError, replace
+from itertools import product
 
 import numpy as np
 import pandas as pd
@@ -55,59 +56,62 @@ def target_of(data):
 
 
 # ---------------------------------------------------------------------- X given as fields
-@pytest.mark.parametrize("n_dims", GRIDS)
-@pytest.mark.parametrize("channels", [1, 2])
-@pytest.mark.parametrize("kind", [np.float64, np.float32])
-def test_grid_arrays(n_dims, channels, kind):
-    grid = GRIDS[n_dims]
-    fields = RANDOM.random((N, *grid, 2))
-    targets = RANDOM.random((N, *grid, channels)).astype(kind)
-    data, back = round_trip(fields, targets)
-    assert (data.spec.input_form, data.spec.role, target_of(data)) == ("grid", "fields", "grid")
-    assert (data.spec.n_dims, data.spec.n_fields, data.spec.n_outputs, data.spec.n_params) == (n_dims, 2, channels, 0)
-    assert data.spec.grid_shape == data.inputs.grid_shape == data.targets.field.grid_shape == grid
-    np.testing.assert_array_equal(data.inputs.coords, unit_grid(grid))
-    np.testing.assert_array_equal(data.inputs.to_grid(), fields)
-    assert back.dtype == kind
-    assert back.shape == targets.shape
-    np.testing.assert_array_equal(back, targets)
-
-
-@pytest.mark.parametrize("n_dims", GRIDS)
-@pytest.mark.parametrize("x_form", ["grid", "tuple", "fieldset"])
-@pytest.mark.parametrize(
-    "y_form", ["grid", "grid_single", "points", "points_single", "vector", "table", "fieldset", "tuple"]
-)
-def test_every_form_of_y_comes_back(n_dims, x_form, y_form):
-    grid = GRIDS[n_dims]
-    coords, size = unit_grid(grid), int(np.prod(grid))
-    fields = RANDOM.random((N, *grid, 1))
-    flat = fields.reshape(N, size, 1)
-    inputs = {"grid": fields, "tuple": (coords, flat), "fieldset": FieldSet(coords, fields)}[x_form]
-    values = RANDOM.random((N, size, 2))
-    targets = {
-        "grid": values.reshape(N, *grid, 2), "grid_single": values[..., 0].reshape(N, *grid), "points": values,
-        "points_single": values[..., 0], "vector": values[:, 0, 0], "table": values[:, 0],
-        "fieldset": FieldSet(coords, values, channel_names=["u", "v"]), "tuple": (coords, values),
-    }[y_form]  # fmt: skip
-    data, back = round_trip(inputs, targets)
-    same = {"points": "grid", "points_single": "grid_single"} if n_dims == 1 else {}
-    assert target_of(data) == same.get(y_form, y_form)
-    is_scalar = y_form in ("vector", "table")
-    assert (data.targets.field is None) == is_scalar
-    outputs = 1 if y_form in ("grid_single", "points_single", "vector") else 2
-    assert (data.spec.n_outputs, data.spec.n_scalars) == ((0, outputs) if is_scalar else (outputs, 0))
-    if y_form == "fieldset":
-        assert type(back) is FieldSet
-        assert back.channel_names == ("u", "v")
-        np.testing.assert_array_equal(back.coords, coords)
-        np.testing.assert_array_equal(back.values, values)
-    elif y_form == "tuple":
-        assert type(back) is tuple
-        np.testing.assert_array_equal(back[0], coords)
-        np.testing.assert_array_equal(back[1], values)
-    else:
+def test_grid_arrays():
+    for n_dims, channels, kind in product(GRIDS, [1, 2], [np.float64, np.float32]):
+        grid = GRIDS[n_dims]
+        fields = RANDOM.random((N, *grid, 2))
+        targets = RANDOM.random((N, *grid, channels)).astype(kind)
+        data, back = round_trip(fields, targets)
+        assert (data.spec.input_form, data.spec.role, target_of(data)) == ("grid", "fields", "grid")
+        assert (data.spec.n_dims, data.spec.n_fields, data.spec.n_outputs, data.spec.n_params) == (
+            n_dims,
+            2,
+            channels,
+            0,
+        )
+        assert data.spec.grid_shape == data.inputs.grid_shape == data.targets.field.grid_shape == grid
+        np.testing.assert_array_equal(data.inputs.coords, unit_grid(grid))
+        np.testing.assert_array_equal(data.inputs.to_grid(), fields)
+        assert back.dtype == kind
+        assert back.shape == targets.shape
         np.testing.assert_array_equal(back, targets)
+
+
+def test_every_form_of_y_comes_back():
+    for n_dims, x_form, y_form in product(
+        GRIDS,
+        ["grid", "tuple", "fieldset"],
+        ["grid", "grid_single", "points", "points_single", "vector", "table", "fieldset", "tuple"],
+    ):
+        grid = GRIDS[n_dims]
+        coords, size = unit_grid(grid), int(np.prod(grid))
+        fields = RANDOM.random((N, *grid, 1))
+        flat = fields.reshape(N, size, 1)
+        inputs = {"grid": fields, "tuple": (coords, flat), "fieldset": FieldSet(coords, fields)}[x_form]
+        values = RANDOM.random((N, size, 2))
+        targets = {
+            "grid": values.reshape(N, *grid, 2), "grid_single": values[..., 0].reshape(N, *grid), "points": values,
+            "points_single": values[..., 0], "vector": values[:, 0, 0], "table": values[:, 0],
+            "fieldset": FieldSet(coords, values, channel_names=["u", "v"]), "tuple": (coords, values),
+        }[y_form]  # fmt: skip
+        data, back = round_trip(inputs, targets)
+        same = {"points": "grid", "points_single": "grid_single"} if n_dims == 1 else {}
+        assert target_of(data) == same.get(y_form, y_form)
+        is_scalar = y_form in ("vector", "table")
+        assert (data.targets.field is None) == is_scalar
+        outputs = 1 if y_form in ("grid_single", "points_single", "vector") else 2
+        assert (data.spec.n_outputs, data.spec.n_scalars) == ((0, outputs) if is_scalar else (outputs, 0))
+        if y_form == "fieldset":
+            assert type(back) is FieldSet
+            assert back.channel_names == ("u", "v")
+            np.testing.assert_array_equal(back.coords, coords)
+            np.testing.assert_array_equal(back.values, values)
+        elif y_form == "tuple":
+            assert type(back) is tuple
+            np.testing.assert_array_equal(back[0], coords)
+            np.testing.assert_array_equal(back[1], values)
+        else:
+            np.testing.assert_array_equal(back, targets)
 
 
 def test_coordinates_with_grid_axes():
@@ -138,17 +142,16 @@ def test_points_in_another_order_stay_in_it():
         read((COORDS[order], FLAT_X[:, order]), Y)
 
 
-@pytest.mark.parametrize("form", ["tuple", "fieldset"])
-@pytest.mark.parametrize("what", ["order", "place", "dimension", "count", "own"])
-def test_y_on_other_points_than_x_is_refused(form, what):
-    order = RANDOM.permutation(12)
-    coords = {"order": COORDS[order], "place": COORDS * 2, "dimension": np.pad(COORDS, ((0, 0), (0, 1))),
-              "count": COORDS[:6], "own": np.stack([COORDS, *[COORDS + 0.1] * (N - 1)])}[what]  # fmt: skip
-    values = FLAT_Y[:, : coords.shape[-2]]
-    y = (coords, values) if form == "tuple" else FieldSet(coords, values)
-    for inputs in (X, (COORDS, FLAT_X), FieldSet(COORDS, FLAT_X)):
-        with pytest.raises(FieldDataError, match=r"same points|other points"):
-            read(inputs, y)
+def test_y_on_other_points_than_x_is_refused():
+    for form, what in product(["tuple", "fieldset"], ["order", "place", "dimension", "count", "own"]):
+        order = RANDOM.permutation(12)
+        coords = {"order": COORDS[order], "place": COORDS * 2, "dimension": np.pad(COORDS, ((0, 0), (0, 1))),
+                  "count": COORDS[:6], "own": np.stack([COORDS, *[COORDS + 0.1] * (N - 1)])}[what]  # fmt: skip
+        values = FLAT_Y[:, : coords.shape[-2]]
+        y = (coords, values) if form == "tuple" else FieldSet(coords, values)
+        for inputs in (X, (COORDS, FLAT_X), FieldSet(COORDS, FLAT_X)):
+            with pytest.raises(FieldDataError, match=r"same points|other points"):
+                read(inputs, y)
 
 
 def test_own_coordinates_that_agree_are_accepted():
@@ -257,24 +260,37 @@ def test_data_frames():
     np.testing.assert_array_equal(read(X, pd.Series(TABLE[:, 0])).targets.scalars[:, 0], TABLE[:, 0])
 
 
-@pytest.mark.parametrize(
-    ("item", "table"),
-    [(TABLE, True), (TABLE[:, 0], True), (TABLE.tolist(), True), ([1.0, 2.0], True), ([], True),
-     (pd.DataFrame(TABLE), True), (X, False), (X.tolist(), False), (list(X), False), ((COORDS, FLAT_X), False),
-     (FieldSet(COORDS, FLAT_X), False),
-     ([(COORDS, COORDS)], False), ([[1.0], [1.0, 2.0]], True), (sparse.eye_array(3), True)],
-)  # fmt: skip
-def test_tables_are_told_from_fields(item, table):
-    assert form_of(item).is_table is table
+def test_tables_are_told_from_fields():
+    for item, table in [
+        (TABLE, True),
+        (TABLE[:, 0], True),
+        (TABLE.tolist(), True),
+        ([1.0, 2.0], True),
+        ([], True),
+        (pd.DataFrame(TABLE), True),
+        (X, False),
+        (X.tolist(), False),
+        (list(X), False),
+        ((COORDS, FLAT_X), False),
+        (FieldSet(COORDS, FLAT_X), False),
+        ([(COORDS, COORDS)], False),
+        ([[1.0], [1.0, 2.0]], True),
+        (sparse.eye_array(3), True),
+    ]:
+        assert form_of(item).is_table is table
 
 
-@pytest.mark.parametrize(
-    ("y", "carries"),
-    [(None, False), (TABLE, False), (TABLE[:, 0].tolist(), False), (Y, True), (list(Y), True), ((COORDS, FLAT_Y), True),
-     (FieldSet(COORDS, FLAT_Y), True)],
-)  # fmt: skip
-def test_targets_that_bring_points(y, carries):
-    assert _is_field(y, form_of(y)) is carries
+def test_targets_that_bring_points():
+    for y, carries in [
+        (None, False),
+        (TABLE, False),
+        (TABLE[:, 0].tolist(), False),
+        (Y, True),
+        (list(Y), True),
+        ((COORDS, FLAT_Y), True),
+        (FieldSet(COORDS, FLAT_Y), True),
+    ]:
+        assert _is_field(y, form_of(y)) is carries
 
 
 # ---------------------------------------------------------------------- predictions
@@ -286,16 +302,18 @@ def test_prediction_on_a_finer_grid_has_its_shape():
     assert restore(spec.target_form, Predictions(np.zeros((2, 48, 1))), finer).shape == (2, 8, 6)
 
 
-@pytest.mark.parametrize(
-    ("inputs", "message"),
-    [(TABLE, "fitted on fields"), (X[..., :1], "1 channels.*fitted with 2"),
-     (np.zeros((N, 4, 2)), "1 space dimensions.*fitted with 2"), (X[:0], "0 samples"),
-     (FieldSet(COORDS, FLAT_X, params=TABLE), "4 parameters.*fitted with 0"),
-     (np.where(X[3, 1, 1, 1] != X, X, np.nan), "sample 3, channel 1"), (FieldSet(COORDS, FLAT_X)[:0], "0 samples")],
-)  # fmt: skip
-def test_predict_refuses_what_fit_did_not_see(inputs, message):
-    with pytest.raises(FieldDataError, match=message):
-        read_inputs(inputs, read(X, Y).spec)
+def test_predict_refuses_what_fit_did_not_see():
+    for inputs, message in [
+        (TABLE, "fitted on fields"),
+        (X[..., :1], "1 channels.*fitted with 2"),
+        (np.zeros((N, 4, 2)), "1 space dimensions.*fitted with 2"),
+        (X[:0], "0 samples"),
+        (FieldSet(COORDS, FLAT_X, params=TABLE), "4 parameters.*fitted with 0"),
+        (np.where(X[3, 1, 1, 1] != X, X, np.nan), "sample 3, channel 1"),
+        (FieldSet(COORDS, FLAT_X)[:0], "0 samples"),
+    ]:
+        with pytest.raises(FieldDataError, match=message):
+            read_inputs(inputs, read(X, Y).spec)
 
 
 def test_table_estimator_refuses_fields():
@@ -377,11 +395,11 @@ MISTAKES = {
 }
 
 
-@pytest.mark.parametrize("case", MISTAKES)
-def test_mistakes_are_named(case):
-    inputs, targets, message = MISTAKES[case]
-    with pytest.raises(FieldDataError, match=message):
-        read(inputs, targets)
+def test_mistakes_are_named():
+    for case in MISTAKES:
+        inputs, targets, message = MISTAKES[case]
+        with pytest.raises(FieldDataError, match=message):
+            read(inputs, targets)
 
 
 def test_geometries_of_points():
@@ -545,16 +563,18 @@ CONTENT = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [{}, {"grid_shape": None}, {"kept_axes": None, "resampler": None}, {"target_form": TargetForm("array")}],
-)
-def test_json_gives_an_equal_spec(changes):
-    spec = DataSpec(**(CONTENT | changes))
-    again = DataSpec.from_dict(json.loads(json.dumps(spec.to_dict())))
-    assert again == spec
-    assert hash(again) == hash(spec)
-    assert again.grid_shape == (CONTENT | changes)["grid_shape"]
+def test_json_gives_an_equal_spec():
+    for changes in [
+        {},
+        {"grid_shape": None},
+        {"kept_axes": None, "resampler": None},
+        {"target_form": TargetForm("array")},
+    ]:
+        spec = DataSpec(**(CONTENT | changes))
+        again = DataSpec.from_dict(json.loads(json.dumps(spec.to_dict())))
+        assert again == spec
+        assert hash(again) == hash(spec)
+        assert again.grid_shape == (CONTENT | changes)["grid_shape"]
 
 
 def test_every_attribute_counts():

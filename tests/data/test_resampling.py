@@ -3,6 +3,7 @@
 import json
 import warnings
 from dataclasses import replace
+from itertools import product
 
 import numpy as np
 import pytest
@@ -48,29 +49,27 @@ def grid_values(resampler, fields):
 
 
 # ---------------------------------------------------------------------- laws of the values
-@pytest.mark.parametrize("n_dims", [1, 2, 3])
-@pytest.mark.parametrize("kind", KINDS)
-def test_linear_functions_are_exact_both_ways(kind, n_dims):
-    fields = fields_of(points_of(kind, n_dims), linear)
-    resampler = GridResampler.fit(fields, (5, 7, 4)[:n_dims])
-    on_grid = grid_values(resampler, fields)
-    expected = linear(resampler.coords)
-    np.testing.assert_allclose(on_grid, np.stack([expected, 2 * expected]), rtol=1e-11, atol=1e-11)
-    returned = resampler.round_trip(fields)
-    np.testing.assert_allclose(returned.values, fields.values, rtol=1e-11, atol=1e-11)
-    np.testing.assert_array_equal(returned.n_points, fields.n_points)
+def test_linear_functions_are_exact_both_ways():
+    for n_dims, kind in product([1, 2, 3], KINDS):
+        fields = fields_of(points_of(kind, n_dims), linear)
+        resampler = GridResampler.fit(fields, (5, 7, 4)[:n_dims])
+        on_grid = grid_values(resampler, fields)
+        expected = linear(resampler.coords)
+        np.testing.assert_allclose(on_grid, np.stack([expected, 2 * expected]), rtol=1e-11, atol=1e-11)
+        returned = resampler.round_trip(fields)
+        np.testing.assert_allclose(returned.values, fields.values, rtol=1e-11, atol=1e-11)
+        np.testing.assert_array_equal(returned.n_points, fields.n_points)
 
 
-@pytest.mark.parametrize("n_dims", [1, 2, 3])
-@pytest.mark.parametrize("kind", KINDS)
-def test_constants_stay_outside_the_hull_too(kind, n_dims):
-    points = points_of(kind, n_dims)
-    points = [item[2**n_dims :] for item in points] if isinstance(points, list) else points[..., 2**n_dims :, :]
-    fields = fields_of(points, lambda item: np.full((len(item), 1), 3.25))
-    resampler = GridResampler((-1.0,) * n_dims, (2.0,) * n_dims, (6, 5, 4)[:n_dims])
-    on_grid = grid_values(resampler, fields)
-    np.testing.assert_allclose(on_grid, np.broadcast_to([[[3.25]], [[6.5]]], on_grid.shape), rtol=1e-12)
-    np.testing.assert_allclose(resampler.round_trip(fields).values, fields.values, rtol=1e-12)
+def test_constants_stay_outside_the_hull_too():
+    for n_dims, kind in product([1, 2, 3], KINDS):
+        points = points_of(kind, n_dims)
+        points = [item[2**n_dims :] for item in points] if isinstance(points, list) else points[..., 2**n_dims :, :]
+        fields = fields_of(points, lambda item: np.full((len(item), 1), 3.25))
+        resampler = GridResampler((-1.0,) * n_dims, (2.0,) * n_dims, (6, 5, 4)[:n_dims])
+        on_grid = grid_values(resampler, fields)
+        np.testing.assert_allclose(on_grid, np.broadcast_to([[[3.25]], [[6.5]]], on_grid.shape), rtol=1e-12)
+        np.testing.assert_allclose(resampler.round_trip(fields).values, fields.values, rtol=1e-12)
 
 
 def test_the_nearest_point_counts_outside_the_hull():
@@ -104,30 +103,31 @@ def test_points_of_the_grid_come_back_exactly(n_dims):
     np.testing.assert_allclose(resampler.round_trip(fields).values, fields.values, rtol=1e-12, atol=1e-12)
 
 
-@pytest.mark.parametrize("cocircular", [False, True])
-@pytest.mark.parametrize("kind", KINDS)
-def test_the_order_of_points_does_not_matter(kind, cocircular):
+def test_the_order_of_points_does_not_matter():
     """Not even where four points lie on a circle, so that the triangulation is not unique."""
-    points = points_of(kind)
-    if cocircular:
-        bent = unit_grid((8, 8))
-        points = {"shared": bent, "own": np.stack([bent, 0.5 * bent]), "ragged": [bent, bent[:-5]]}[kind]
-        points = [item[:-1] for item in points] if kind == "ragged" else points[..., :-1, :]
-    fields = fields_of(points, smooth)
-    resampler = GridResampler.fit(fields, (7, 9))
-    generator = np.random.default_rng(1)
-    orders = [generator.permutation(int(size)) for size in fields.n_points]
-    if kind == "shared":
-        mixed = FieldSet(points[orders[0]], np.asarray(fields.values)[:, orders[0]])
-        orders[1] = orders[0]
-    else:
-        pairs = list(zip(fields.coords_list(), fields.to_list(), orders, strict=True))
-        stack = list if kind == "ragged" else np.stack
-        mixed = FieldSet(stack([own[o] for own, _, o in pairs]), stack([held[o] for _, held, o in pairs]))
-    np.testing.assert_array_equal(resampler.to_grid(mixed).values, resampler.to_grid(fields).values)
-    returned = zip(resampler.round_trip(mixed).to_list(), resampler.round_trip(fields).to_list(), orders, strict=True)
-    for found, expected, order in returned:
-        np.testing.assert_array_equal(found, expected[order])
+    for cocircular, kind in product([False, True], KINDS):
+        points = points_of(kind)
+        if cocircular:
+            bent = unit_grid((8, 8))
+            points = {"shared": bent, "own": np.stack([bent, 0.5 * bent]), "ragged": [bent, bent[:-5]]}[kind]
+            points = [item[:-1] for item in points] if kind == "ragged" else points[..., :-1, :]
+        fields = fields_of(points, smooth)
+        resampler = GridResampler.fit(fields, (7, 9))
+        generator = np.random.default_rng(1)
+        orders = [generator.permutation(int(size)) for size in fields.n_points]
+        if kind == "shared":
+            mixed = FieldSet(points[orders[0]], np.asarray(fields.values)[:, orders[0]])
+            orders[1] = orders[0]
+        else:
+            pairs = list(zip(fields.coords_list(), fields.to_list(), orders, strict=True))
+            stack = list if kind == "ragged" else np.stack
+            mixed = FieldSet(stack([own[o] for own, _, o in pairs]), stack([held[o] for _, held, o in pairs]))
+        np.testing.assert_array_equal(resampler.to_grid(mixed).values, resampler.to_grid(fields).values)
+        returned = zip(
+            resampler.round_trip(mixed).to_list(), resampler.round_trip(fields).to_list(), orders, strict=True
+        )
+        for found, expected, order in returned:
+            np.testing.assert_array_equal(found, expected[order])
 
 
 @pytest.mark.parametrize("n_dims", [1, 2, 3])
@@ -186,17 +186,21 @@ def test_units_of_an_axis_do_not_matter():
 
 
 # ---------------------------------------------------------------------- the grid
-@pytest.mark.parametrize(
-    ("extent", "n_points", "expected"),
-    [((2.0,), 50, (51,)), ((1.0, 1.0), 100, (11, 11)), ((4.0, 1.0), 100, (21, 6)), ((1.0, 1e-4), 100, (101, 2)),
-     ((1.0, 2.0, 4.0), 64, (3, 5, 9)), ((1.0, 1e-6, 1.0), 100, (11, 2, 11)), ((1.0, 1.0), 6, (3, 4))],
-)  # fmt: skip
-def test_automatic_grids_have_as_many_cells_as_points_and_nearly_cubes(extent, n_points, expected):
+def test_automatic_grids_have_as_many_cells_as_points_and_nearly_cubes():
     """The mean of both samples counts."""
-    generator = np.random.default_rng(0)
-    points = [generator.random((n_points + extra, len(extent))) * extent for extra in (5, -5)]
-    points[0][:2] = np.zeros(len(extent)), extent
-    assert GridResampler.fit(FieldSet(points, [item[:, :1] for item in points])).grid_shape == expected
+    for extent, n_points, expected in [
+        ((2.0,), 50, (51,)),
+        ((1.0, 1.0), 100, (11, 11)),
+        ((4.0, 1.0), 100, (21, 6)),
+        ((1.0, 1e-4), 100, (101, 2)),
+        ((1.0, 2.0, 4.0), 64, (3, 5, 9)),
+        ((1.0, 1e-6, 1.0), 100, (11, 2, 11)),
+        ((1.0, 1.0), 6, (3, 4)),
+    ]:
+        generator = np.random.default_rng(0)
+        points = [generator.random((n_points + extra, len(extent))) * extent for extra in (5, -5)]
+        points[0][:2] = np.zeros(len(extent)), extent
+        assert GridResampler.fit(FieldSet(points, [item[:, :1] for item in points])).grid_shape == expected
 
 
 def test_the_grid_meets_the_box():
@@ -208,10 +212,10 @@ def test_the_grid_meets_the_box():
     assert resampler.coords.shape == (60, 3)
 
 
-@pytest.mark.parametrize("grid", [(8,), (8, 8, 8), (8, 1), (8, 8.0), (True, 8), (), 8, "fine", None])
-def test_shapes_that_do_not_fit_are_named(grid):
-    with pytest.raises(FieldDataError, match="does not fit 2-D points; expected 2 integers of at least 2"):
-        GridResampler.fit(fields_of(points_of("shared"), linear), grid)
+def test_shapes_that_do_not_fit_are_named():
+    for grid in [(8,), (8, 8, 8), (8, 1), (8, 8.0), (True, 8), (), 8, "fine", None]:
+        with pytest.raises(FieldDataError, match="does not fit 2-D points; expected 2 integers of at least 2"):
+            GridResampler.fit(fields_of(points_of("shared"), linear), grid)
 
 
 def test_flat_clouds_are_named():

@@ -122,12 +122,12 @@ def test_parameters_come_along_and_points_alone_carry_no_fields():
     assert query_points(inside(2), FieldSet(points)).n_channels == 0
 
 
-@pytest.mark.parametrize("value", [1.01, -0.01, np.nan, np.inf])
-def test_points_outside_are_named(value):
-    points = scattered(2)
-    places = [inside(2), np.vstack([inside(2, 3), [[0.5, value]]])]
-    with pytest.raises(FieldDataError, match="point 3 of sample 1 has coordinate 1"):
-        query_points(places, FieldSet(points))
+def test_points_outside_are_named():
+    for value in [1.01, -0.01, np.nan, np.inf]:
+        points = scattered(2)
+        places = [inside(2), np.vstack([inside(2, 3), [[0.5, value]]])]
+        with pytest.raises(FieldDataError, match="point 3 of sample 1 has coordinate 1"):
+            query_points(places, FieldSet(points))
 
 
 def test_rounding_at_the_border_is_not_outside():

@@ -1,5 +1,7 @@
 """How exact fields are carried to other points, for every kind of samples and of points."""
 
+from itertools import product
+
 import numpy as np
 import pytest
 
@@ -34,12 +36,11 @@ def at(points, values, wanted, **options):
     return query_points(wanted, FieldSet(points, values[None], **options)).values[0]
 
 
-@pytest.mark.parametrize("power", [1.0, 1.3])
-@pytest.mark.parametrize("n_dims", [1, 2, 3])
-def test_cubic_polynomials_on_even_and_uneven_grids(n_dims, power):
-    points, wanted = unit_grid(GRIDS[n_dims]) ** power, RANDOM.random((50, n_dims))
-    found = at(points, cubic(points), wanted, grid_shape=GRIDS[n_dims])
-    np.testing.assert_allclose(found, cubic(wanted), rtol=0, atol=1e-11)
+def test_cubic_polynomials_on_even_and_uneven_grids():
+    for power, n_dims in product([1.0, 1.3], [1, 2, 3]):
+        points, wanted = unit_grid(GRIDS[n_dims]) ** power, RANDOM.random((50, n_dims))
+        found = at(points, cubic(points), wanted, grid_shape=GRIDS[n_dims])
+        np.testing.assert_allclose(found, cubic(wanted), rtol=0, atol=1e-11)
 
 
 @pytest.mark.parametrize("n_dims", [1, 2, 3])
@@ -54,13 +55,12 @@ def test_splines_converge_with_the_fourth_power_of_the_spacing(n_dims):
     assert np.log2(errors[0] / errors[1]) > 3.5
 
 
-@pytest.mark.parametrize("scale", [1e-12, 1e12])
-@pytest.mark.parametrize("grid", [(7, 7), (9,), None])
-def test_units_of_the_field_do_not_matter(grid, scale):
-    points = cloud(40, 2) if grid is None else unit_grid(grid)
-    values, wanted = RANDOM.normal(size=(len(points), 1)), RANDOM.random((20, points.shape[1]))
-    expected = scale * at(points, values, wanted, grid_shape=grid)
-    np.testing.assert_allclose(at(points, scale * values, wanted, grid_shape=grid), expected, rtol=1e-9)
+def test_units_of_the_field_do_not_matter():
+    for scale, grid in product([1e-12, 1e12], [(7, 7), (9,), None]):
+        points = cloud(40, 2) if grid is None else unit_grid(grid)
+        values, wanted = RANDOM.normal(size=(len(points), 1)), RANDOM.random((20, points.shape[1]))
+        expected = scale * at(points, values, wanted, grid_shape=grid)
+        np.testing.assert_allclose(at(points, scale * values, wanted, grid_shape=grid), expected, rtol=1e-9)
 
 
 @pytest.mark.parametrize("grid", [(7, 6), None])
@@ -132,15 +132,14 @@ PLACES = {
 }
 
 
-@pytest.mark.parametrize("name", list(PLACES))
-@pytest.mark.parametrize("make", [ragged, own, shared])
-def test_kinds_of_points(make, name):
-    inputs = make()[[2, 0, 2]]
-    found = query_points(PLACES[name], inputs)
-    assert len(found) == 3
-    np.testing.assert_array_equal(found.params, inputs.params)
-    for points, values in zip(found.coords_list(), found.to_list(), strict=True):
-        np.testing.assert_allclose(values, linear(points), rtol=0, atol=1e-12)
+def test_kinds_of_points():
+    for name, make in product(list(PLACES), [ragged, own, shared]):
+        inputs = make()[[2, 0, 2]]
+        found = query_points(PLACES[name], inputs)
+        assert len(found) == 3
+        np.testing.assert_array_equal(found.params, inputs.params)
+        for points, values in zip(found.coords_list(), found.to_list(), strict=True):
+            np.testing.assert_allclose(values, linear(points), rtol=0, atol=1e-12)
 
 
 def test_fields_of_one_kind_at_places_of_another():
@@ -166,11 +165,10 @@ BAD = {
 }
 
 
-@pytest.mark.parametrize("name", list(BAD))
-@pytest.mark.parametrize("make", [ragged, own, shared])
-def test_refused_points(make, name):
-    coords, words = BAD[name]
-    with pytest.raises(FieldDataError) as error:
-        query_points(coords, make())
-    for word in words:
-        assert word in str(error.value)
+def test_refused_points():
+    for name, make in product(list(BAD), [ragged, own, shared]):
+        coords, words = BAD[name]
+        with pytest.raises(FieldDataError) as error:
+            query_points(coords, make())
+        for word in words:
+            assert word in str(error.value)

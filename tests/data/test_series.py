@@ -261,9 +261,8 @@ def stored(folder, layout):
     return str(folder / pattern)
 
 
-@pytest.mark.parametrize(
-    ("layout", "label"),
-    [
+def test_rows_of_parameters_are_found_by_the_names_of_runs(tmp_path):
+    for layout, label in [
         ("folders", "{}"),
         ("folders", "{}/out"),
         ("names", "{}_t"),
@@ -271,16 +270,14 @@ def stored(folder, layout):
         (".pvd", "{}.pvd"),
         (".vtu.series", "{}"),
         (".vtu.series", "{}.vtu.series"),
-    ],
-)
-def test_rows_of_parameters_are_found_by_the_names_of_runs(tmp_path, layout, label):
-    source = stored(tmp_path, layout)
-    params = {"run": [label.format(name) for name in "cxab"], "load": [3.0, 9.0, 1.0, 2.0]}
-    with pytest.warns(SkopWarning, match="1 of 4 rows"):
-        paired = pair_series(read_design(params), source, fitting=True)
-    assert paired.values.ravel().tolist() == [1.0, 2.0, 3.0]
-    with pytest.raises(FieldDataError, match="1 of 3 files have no row"):
-        pair_series(read_design({name: column[1:] for name, column in params.items()}), source)
+    ]:
+        source = stored(tmp_path, layout)
+        params = {"run": [label.format(name) for name in "cxab"], "load": [3.0, 9.0, 1.0, 2.0]}
+        with pytest.warns(SkopWarning, match="1 of 4 rows"):
+            paired = pair_series(read_design(params), source, fitting=True)
+        assert paired.values.ravel().tolist() == [1.0, 2.0, 3.0]
+        with pytest.raises(FieldDataError, match="1 of 3 files have no row"):
+            pair_series(read_design({name: column[1:] for name, column in params.items()}), source)
 
 
 def test_runs_are_in_the_order_of_a_list(tmp_path):

@@ -3,6 +3,7 @@
 import base64
 import lzma
 import zlib
+from itertools import product
 
 import meshio
 import numpy as np
@@ -171,15 +172,17 @@ def random_case(seed, n_pieces=1, most=400):
 
 
 # ---------------------------------------------------------------------- layouts
-@pytest.mark.parametrize("compressor", [None, *COMPRESSORS])
-@pytest.mark.parametrize("byte_order", ["LittleEndian", "BigEndian"])
-@pytest.mark.parametrize("header", ["UInt32", "UInt64"])
-def test_raw_appended_data_in_any_layout(tmp_path, header, byte_order, compressor):
-    for seed in range(40 if compressor is None else 10):
-        rng, pieces, mesh = random_case(seed)
-        layout = Layout("raw", header, byte_order, compressor, rng, int(8 * rng.integers(40, 400)), gaps=seed % 4 == 0)
-        write_vtu(tmp_path / "a.vtu", pieces, layout)
-        check(tmp_path / "a.vtu", mesh)
+def test_raw_appended_data_in_any_layout(tmp_path):
+    for compressor, byte_order, header in product(
+        [None, *COMPRESSORS], ["LittleEndian", "BigEndian"], ["UInt32", "UInt64"]
+    ):
+        for seed in range(40 if compressor is None else 10):
+            rng, pieces, mesh = random_case(seed)
+            layout = Layout(
+                "raw", header, byte_order, compressor, rng, int(8 * rng.integers(40, 400)), gaps=seed % 4 == 0
+            )
+            write_vtu(tmp_path / "a.vtu", pieces, layout)
+            check(tmp_path / "a.vtu", mesh)
 
 
 def test_the_layout_of_vtks_own_writer(tmp_path):
@@ -196,11 +199,10 @@ def test_the_layout_of_vtks_own_writer(tmp_path):
         check(tmp_path / "a.vtu", expected_mesh([piece], [blocks]))
 
 
-@pytest.mark.parametrize("form", ["ascii", "inline", "base64", "raw"])
-@pytest.mark.parametrize("compressor", [None, "vtkZLibDataCompressor"])
-@pytest.mark.parametrize("n_pieces", [1, 3])
-def test_pieces_are_joined(tmp_path, form, compressor, n_pieces):
-    for seed in range(8):
+def test_pieces_are_joined(tmp_path):
+    for form, compressor, n_pieces, seed in product(
+        ["ascii", "inline", "base64", "raw"], [None, "vtkZLibDataCompressor"], [1, 3], range(8)
+    ):
         rng, pieces, mesh = random_case(100 + seed, n_pieces, most=400 if seed < 4 else 2)
         header = "UInt64" if seed % 2 else "UInt32"
         write_vtu(tmp_path / "a.vtu", pieces, Layout(form, header, "LittleEndian", compressor, rng))
@@ -229,35 +231,34 @@ def test_point_clouds_written_by_meshio(tmp_path):
     check(tmp_path / "a.vtu", cloud)
 
 
-@pytest.mark.parametrize("version", ["1.0", "2.3"])
-@pytest.mark.parametrize("form", ["raw", "inline"])
-def test_polyhedra(tmp_path, form, version):
+def test_polyhedra(tmp_path):
     """A cube and a tetrahedron in its corner, in both forms that VTK writes."""
-    corners = np.array([[x, y, z] for z in (0.0, 1) for y in (0, 1) for x in (0, 1)])
-    faces = [[0, 1, 3, 2], [4, 5, 7, 6], [0, 1, 5, 4], [2, 3, 7, 6], [0, 2, 6, 4], [1, 3, 7, 5]]
-    small = [[0, 1, 2], [0, 1, 4], [0, 2, 4], [1, 2, 4]]
-    rows = [[len(own), *(number for face in own for number in (len(face), *face))] for own in (faces, small)]
-    early = {"faces": np.concatenate(rows), "faceoffsets": np.cumsum([len(row) for row in rows])}
-    late = {
-        "face_connectivity": np.concatenate([*faces, *small]),
-        "face_offsets": np.cumsum([len(face) for face in (*faces, *small)]),
-        "polyhedron_to_faces": np.arange(10),
-        "polyhedron_offsets": np.array([6, 10]),
-    }
-    cells = {
-        "connectivity": np.array([*range(8), 0, 1, 2, 4]),
-        "offsets": np.array([8, 12]),
-        "types": np.array([42, 42], dtype="u1"),
-        **(early if version == "1.0" else late),
-    }
-    piece = {"PointData": {"s": np.arange(8.0)}, "Points": {"Points": corners}, "Cells": cells}
-    write_vtu(tmp_path / "a.vtu", [piece], Layout(form))
-    content = (tmp_path / "a.vtu").read_bytes().replace(b'version="0.1"', f'version="{version}"'.encode())
-    (tmp_path / "a.vtu").write_bytes(content)
-    samples = read_meshes(tmp_path / "a.vtu", "s")
-    np.testing.assert_array_equal(samples.fields.values[0, :, 0], np.arange(8))
-    found = {block.type: [[*map(int, face)] for face in block.data[0]] for block in samples.meshes[0].cells}
-    assert found == {"polyhedron8": faces, "polyhedron4": small}
+    for version, form in product(["1.0", "2.3"], ["raw", "inline"]):
+        corners = np.array([[x, y, z] for z in (0.0, 1) for y in (0, 1) for x in (0, 1)])
+        faces = [[0, 1, 3, 2], [4, 5, 7, 6], [0, 1, 5, 4], [2, 3, 7, 6], [0, 2, 6, 4], [1, 3, 7, 5]]
+        small = [[0, 1, 2], [0, 1, 4], [0, 2, 4], [1, 2, 4]]
+        rows = [[len(own), *(number for face in own for number in (len(face), *face))] for own in (faces, small)]
+        early = {"faces": np.concatenate(rows), "faceoffsets": np.cumsum([len(row) for row in rows])}
+        late = {
+            "face_connectivity": np.concatenate([*faces, *small]),
+            "face_offsets": np.cumsum([len(face) for face in (*faces, *small)]),
+            "polyhedron_to_faces": np.arange(10),
+            "polyhedron_offsets": np.array([6, 10]),
+        }
+        cells = {
+            "connectivity": np.array([*range(8), 0, 1, 2, 4]),
+            "offsets": np.array([8, 12]),
+            "types": np.array([42, 42], dtype="u1"),
+            **(early if version == "1.0" else late),
+        }
+        piece = {"PointData": {"s": np.arange(8.0)}, "Points": {"Points": corners}, "Cells": cells}
+        write_vtu(tmp_path / "a.vtu", [piece], Layout(form))
+        content = (tmp_path / "a.vtu").read_bytes().replace(b'version="0.1"', f'version="{version}"'.encode())
+        (tmp_path / "a.vtu").write_bytes(content)
+        samples = read_meshes(tmp_path / "a.vtu", "s")
+        np.testing.assert_array_equal(samples.fields.values[0, :, 0], np.arange(8))
+        found = {block.type: [[*map(int, face)] for face in block.data[0]] for block in samples.meshes[0].cells}
+        assert found == {"polyhedron8": faces, "polyhedron4": small}
 
 
 def test_offsets_with_spaces_and_data_that_looks_like_marks(tmp_path):
@@ -274,14 +275,13 @@ def test_offsets_with_spaces_and_data_that_looks_like_marks(tmp_path):
     check(tmp_path / "a.vtu", expected_mesh([piece], [blocks]))
 
 
-@pytest.mark.parametrize("form", ["ascii", "inline", "base64", "raw"])
-@pytest.mark.parametrize("compressor", [None, "vtkZLibDataCompressor"])
-def test_field_data_and_arrays_of_text_are_passed_over(tmp_path, form, compressor):
-    _, pieces, mesh = random_case(3)
-    write_vtu(tmp_path / "a.vtu", pieces, Layout(form, compressor=compressor))
-    extra = b'<UnstructuredGrid><FieldData><Array type="String" Name="note" format="ascii">65 0</Array></FieldData>'
-    (tmp_path / "a.vtu").write_bytes((tmp_path / "a.vtu").read_bytes().replace(b"<UnstructuredGrid>", extra))
-    check(tmp_path / "a.vtu", mesh)
+def test_field_data_and_arrays_of_text_are_passed_over(tmp_path):
+    for form, compressor in product(["ascii", "inline", "base64", "raw"], [None, "vtkZLibDataCompressor"]):
+        _, pieces, mesh = random_case(3)
+        write_vtu(tmp_path / "a.vtu", pieces, Layout(form, compressor=compressor))
+        extra = b'<UnstructuredGrid><FieldData><Array type="String" Name="note" format="ascii">65 0</Array></FieldData>'
+        (tmp_path / "a.vtu").write_bytes((tmp_path / "a.vtu").read_bytes().replace(b"<UnstructuredGrid>", extra))
+        check(tmp_path / "a.vtu", mesh)
 
 
 # ---------------------------------------------------------------------- files that cannot be read

@@ -1,10 +1,8 @@
 """Antiderivatives of random functions: their derivative, their value at 0, and the covariance."""
 
 import numpy as np
-import pytest
 
 from skop.datasets import make_antiderivative
-from skop.exceptions import FieldDataError
 
 
 def test_the_derivative_of_the_target_is_the_input():
@@ -32,31 +30,3 @@ def test_points_of_the_target_are_free_and_change_nothing():
     Z, z = make_antiderivative(3, n_sensors=11, random_state=2, dtype=np.float64)
     np.testing.assert_array_equal(X.values, Z.values)
     np.testing.assert_allclose(y.values[:, [0, 2, 3, 4]], z.values[:, [0, 9, 5, 10]], atol=1e-13)
-
-
-def test_samples_types_and_seeds():
-    X, y = make_antiderivative(4, random_state=0)
-    assert X.values.dtype == y.values.dtype == X.coords.dtype == np.float32
-    assert X.shape == y.shape == (4, 100, 1)
-    fewer = make_antiderivative(2, random_state=0)
-    np.testing.assert_array_equal(fewer[0].values, X.values[:2])
-    np.testing.assert_array_equal(fewer[1].values, y.values[:2])
-    assert not np.array_equal(make_antiderivative(4, random_state=1)[0].values, X.values)
-
-
-@pytest.mark.parametrize(
-    ("options", "error", "message"),
-    [
-        ({"n_samples": 0}, ValueError, "n_samples must be an integer of at least 1"),
-        ({"n_sensors": 1}, ValueError, "n_sensors must be an integer of at least 2"),
-        ({"length_scale": 0}, ValueError, "length_scale must be a finite number above 0"),
-        ({"length_scale": 0.6}, ValueError, "length_scale must be at most 0.5, got 0.6"),
-        ({"query_points": [0.5, 1.1]}, FieldDataError, "query_points must be within 0 and 1"),
-        ({"query_points": [np.nan]}, FieldDataError, "query_points must be within 0 and 1"),
-        ({"query_points": [[0.5]]}, FieldDataError, r"got the shape \(1, 1\)"),
-        ({"dtype": int}, ValueError, "dtype must be float32 or float64"),
-    ],
-)
-def test_argument_errors(options, error, message):
-    with pytest.raises(error, match=message):
-        make_antiderivative(**options)

@@ -107,9 +107,8 @@ def test_objects_are_not_unpickled(file, tmp_path):
     assert not target.exists()
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
+def test_wrong_arrays(file):
+    for change, message in [
         ({"nx": None}, "has no array 'nx'; it holds inputs_test, .*outputs_train"),
         ({"outputs_test": None}, "has no array 'outputs_test'"),
         ({"ny": 4.5}, "'ny' must be a positive integer, got 4.5"),
@@ -123,25 +122,20 @@ def test_objects_are_not_unpickled(file, tmp_path):
         ({"inputs_test": np.ones((3, 5)), "outputs_test": np.ones((3, 5, 6, 4))}, "differ in their number of times"),
         ({"outputs_train": np.full((5, 7, 6, 4), np.nan)}, "holds values that are not finite"),
         ({"inputs_test": np.full((3, 7), np.inf)}, "holds values that are not finite"),
-    ],
-)
-def test_wrong_arrays(file, change, message):
-    np.savez(file, **{name: array for name, array in (ARRAYS | change).items() if array is not None})
-    with pytest.raises(FieldDataError, match=message):
-        load_brusselator(file)
+    ]:
+        np.savez(file, **{name: array for name, array in (ARRAYS | change).items() if array is not None})
+        with pytest.raises(FieldDataError, match=message):
+            load_brusselator(file)
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
+def test_argument_errors(file):
+    for options, message in [
         ({"subset": "valid"}, "subset must be 'all', 'train' or 'test', got 'valid'"),
         ({"return_X_y": True}, "return_X_y=True needs subset"),
         ({"subsample": 0}, "subsample must be an integer of at least 1, got 0"),
         ({"subsample": 3}, "subsample=3 must divide the numbers of points, 6 and 4"),
         ({"n_test": 0}, "n_test must be an integer of at least 1"),
         ({"n_train": 6}, "holds 5 samples to train, 6 were asked for. Lower n_train"),
-    ],
-)
-def test_argument_errors(file, options, message):
-    with pytest.raises(ValueError, match=message):
-        load_brusselator(file, **options)
+    ]:
+        with pytest.raises(ValueError, match=message):
+            load_brusselator(file, **options)

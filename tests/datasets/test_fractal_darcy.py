@@ -273,23 +273,6 @@ class TestMakeFractalDarcy:
         assert len(drawn) == 64
         assert drawn.max() < 25
 
-    def test_draws_depend_on_neither_number_nor_jobs(self):
-        options = {"resolution": 10, "solver_resolution": 20, "n_points": 30, "random_state": 5}
-        X, y = make_fractal(4, **options)
-        for other_X, other_y in (make_fractal(4, n_jobs=2, **options), make_fractal(2, **options)):
-            np.testing.assert_array_equal(other_X.coords, X.coords[: len(other_X)])
-            np.testing.assert_array_equal(other_X.values, X.values[: len(other_X)])
-            np.testing.assert_array_equal(other_y.values, y.values[: len(other_y)])
-
-    def test_seeds(self):
-        options = {"resolution": 8, "n_points": 5}
-        first, same, other = (make_fractal(1, random_state=seed, **options) for seed in (6, 6, 7))
-        for one, two, three in zip(first, same, other, strict=True):
-            np.testing.assert_array_equal(one.values, two.values)
-            assert not np.array_equal(one.values, three.values)
-        np.testing.assert_array_equal(first[0].coords, same[0].coords)
-        assert not np.array_equal(first[0].coords, other[0].coords)
-
     def test_the_same_sample_on_finer_grids(self):
         # Centres of n cells are centres of 3 n cells.
         coarse, coarse_u = make_fractal(2, resolution=64, random_state=8)
@@ -300,24 +283,3 @@ class TestMakeFractalDarcy:
         inputs, u = make_fractal(2, resolution=64, solver_resolution=192, random_state=8)
         np.testing.assert_array_equal(inputs, fine[:, ::3, ::3])
         np.testing.assert_array_equal(u, fine_u[:, ::3, ::3])
-
-    @pytest.mark.parametrize(
-        ("options", "message"),
-        [
-            ({"hurst": 0.0}, "hurst must be a finite number above 0, got 0.0"),
-            ({"hurst": 1.0}, "hurst must be below 1, got 1.0"),
-            ({"tau": 5.0}, "variant='fractal' has no tau, got 5.0. Leave it out"),
-            ({"coefficient": "lognormal"}, "variant='fractal' has no coefficient, got 'lognormal'"),
-            ({"variant": "fno", "hurst": 0.3}, "variant='fno' has no hurst, got 0.3"),
-            ({"variant": "pdebench", "hurst": 0.3}, "variant='pdebench' has no hurst, got 0.3"),
-            ({"variant": "pdebench", "n_modes": 64}, "variant='pdebench' has no n_modes, got 64"),
-            ({"values": (0.0, 1.0)}, "values must be a finite number above 0, got 0.0"),
-            ({"solver_resolution": 20}, "must be a multiple of resolution for variant='fractal', got 20 .* Take 27"),
-            ({"n_points": 0}, "n_points must be an integer of at least 1, got 0"),
-            ({"n_points": 82}, r"n_points must be at most resolution\*\*2 = 81, got 82"),
-            ({"n_points": 4, "return_coords": True}, "n_points gives FieldSets.*leave return_coords out"),
-        ],
-    )
-    def test_argument_errors(self, options, message):
-        with pytest.raises(ValueError, match=message):
-            make_darcy(**{"n_samples": 1, "resolution": 9, "variant": "fractal"} | options)

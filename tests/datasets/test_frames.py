@@ -1,6 +1,4 @@
-"""What the generators of trajectories have in common: frames, coordinates, coarsening, seeds, threads and reports."""
-
-from itertools import pairwise
+"""What the generators of trajectories have in common: frames, coordinates and coarsening."""
 
 import numpy as np
 import pytest
@@ -37,45 +35,3 @@ def test_coarsening(generator):
     np.testing.assert_allclose(average[:, 1, 2], fine[:, 3:6, 6:9].mean(axis=(1, 2)), atol=1e-15)
     np.testing.assert_allclose(points[0, 1], [half_width * (1 / 48 - 1), half_width * (7 / 48 - 1)])
     np.testing.assert_allclose(means[0, 1], [half_width * (1 / 16 - 1), half_width * (3 / 16 - 1)])
-
-
-def test_neither_jobs_nor_the_number_of_samples_change_a_sample_but_seeds_do(generator):
-    make, _, _ = generator
-    X, y = make(**SMALL)
-    for changes in ({"n_jobs": 2}, {"n_samples": 2}):
-        other_X, other_y = make(**SMALL | changes)
-        np.testing.assert_array_equal(other_X, X[: len(other_X)])
-        np.testing.assert_array_equal(other_y, y[: len(other_y)])
-    state = np.random.default_rng(3)
-    draws = [y, *(make(**SMALL | {"random_state": seed})[1] for seed in (1, state, state))]
-    assert not any(np.array_equal(first, other) for first, other in pairwise(draws))
-    assert not np.array_equal(y[0], y[1])
-
-
-def test_verbose_reports(generator, capsys):
-    make, _, _ = generator
-    for verbose in (0, 1):
-        make(**SMALL, verbose=verbose)
-        captured = capsys.readouterr()
-        assert ("Parallel" in captured.out + captured.err) == bool(captured.out + captured.err) == bool(verbose)
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"n_samples": 0}, "n_samples must be an integer of at least 1, got 0"),
-        ({"n_input": 0}, "n_input must be an integer of at least 1"),
-        ({"n_output": 1.5}, "n_output must be an integer"),
-        ({"resolution": 3}, "resolution must be an integer of at least 4, got 3"),
-        ({"solver_resolution": 7}, "solver_resolution must be an integer of at least 16, got 7"),
-        ({"solver_resolution": 20}, "multiple of resolution, got 20 for resolution 16. Take 32"),
-        ({"frame_interval": 0}, "frame_interval must be a finite number above 0"),
-        ({"coarsening": "mean"}, "coarsening must be one of .*'subsample', 'average'.*got 'mean'"),
-        ({"dtype": int}, "dtype must be float32 or float64, got int64"),
-        ({"random_state": -1}, "random_state must not be negative"),
-    ],
-)
-def test_argument_errors(generator, options, message):
-    make, _, _ = generator
-    with pytest.raises(ValueError, match=message):
-        make(**SMALL | options)

@@ -65,34 +65,28 @@ def test_missing_file_says_where_to_get_it(tmp_path):
         load_navier_stokes(tmp_path)
 
 
-@pytest.mark.parametrize(
-    ("array", "message"),
-    [
+def test_wrong_arrays(folder):
+    for array, message in [
         (np.ones((10, 8, 8)), r"'u' must have the shape .*got \(10, 8, 8\)"),
         (np.ones((10, 8, 6, 6)), r"'u' must have the shape .*got \(10, 8, 6, 6\)"),
         (np.full((10, 8, 8, 6), 1j), "'u' must hold real numbers, got complex128"),
         (np.ones((10, 8, 8, 4)), "'u' holds 4 frames, 5 were asked for. Lower n_input or n_output"),
         (np.ones((7, 8, 8, 6)), "holds 7 samples; asked for 5 to train and 3 to test. Lower n_train or n_test"),
         (np.full((10, 8, 8, 6), np.inf), "'u' holds values that are not finite"),
-    ],
-)
-def test_wrong_arrays(folder, array, message):
-    savemat(folder / FILE, {"u": array})
-    with pytest.raises(FieldDataError, match=message):
-        load_navier_stokes(folder, **COUNTS)
+    ]:
+        savemat(folder / FILE, {"u": array})
+        with pytest.raises(FieldDataError, match=message):
+            load_navier_stokes(folder, **COUNTS)
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
+def test_argument_errors(folder):
+    for options, message in [
         ({"subset": "valid"}, "subset must be 'all', 'train' or 'test', got 'valid'"),
         ({"return_X_y": True}, "return_X_y=True needs subset"),
         ({"subsample": 0}, "subsample must be an integer of at least 1, got 0"),
         ({"n_output": 0}, "n_output must be an integer of at least 1"),
-    ],
-)
-def test_argument_errors(folder, options, message):
-    with pytest.raises(ValueError, match=message):
-        load_navier_stokes(folder, **COUNTS | options)
-    with pytest.raises(FieldDataError, match="subsample=3 must divide the number of points per side, 8"):
-        load_navier_stokes(folder, subsample=3, **COUNTS)
+    ]:
+        with pytest.raises(ValueError, match=message):
+            load_navier_stokes(folder, **COUNTS | options)
+        with pytest.raises(FieldDataError, match="subsample=3 must divide the number of points per side, 8"):
+            load_navier_stokes(folder, subsample=3, **COUNTS)

@@ -121,9 +121,8 @@ class TestDarcy:
         np.testing.assert_array_equal(data.y_test.to_grid(), u[3:])
         np.testing.assert_array_equal(data.coords, coords)
 
-    @pytest.mark.parametrize(
-        ("change", "message"),
-        [
+    def test_wrong_arrays(self, darcy):
+        for change, message in [
             ({"nu": np.ones((9, 8))}, r"'nu' and 'tensor' must have the shapes .*got \(9, 8\) and \(9, 1, 8, 8\)"),
             ({"tensor": np.ones((9, 8, 8))}, r"got \(9, 8, 8\) and \(9, 8, 8\)"),
             ({"tensor": np.ones((8, 1, 8, 8))}, r"got \(9, 8, 8\) and \(8, 1, 8, 8\)"),
@@ -133,20 +132,20 @@ class TestDarcy:
                 r"'/y-coordinate' must hold the positions of 8 points, got the shape \(9,\)",
             ),
             ({"nu": np.ones((7, 8, 8)), "tensor": np.ones((7, 1, 8, 8))}, "holds 7 samples, of which .* Lower n_train"),
-        ],
-    )
-    def test_wrong_arrays(self, darcy, change, message):
-        write_arrays(darcy, darcy_arrays() | change)
-        with pytest.raises(FieldDataError, match=message):
-            load_pdebench_darcy(darcy, **COUNTS)
+        ]:
+            write_arrays(darcy, darcy_arrays() | change)
+            with pytest.raises(FieldDataError, match=message):
+                load_pdebench_darcy(darcy, **COUNTS)
 
-    @pytest.mark.parametrize("key", ["nu", "tensor", "x-coordinate", "y-coordinate"])
-    def test_missing_arrays(self, darcy, key):
-        arrays = darcy_arrays()
-        del arrays[key]
-        write_arrays(darcy, arrays)
-        with pytest.raises(FieldDataError, match=f"{DARCY} has no array '{key}'; it holds {', '.join(sorted(arrays))}"):
-            load_pdebench_darcy(darcy, **COUNTS)
+    def test_missing_arrays(self, darcy):
+        for key in ["nu", "tensor", "x-coordinate", "y-coordinate"]:
+            arrays = darcy_arrays()
+            del arrays[key]
+            write_arrays(darcy, arrays)
+            with pytest.raises(
+                FieldDataError, match=f"{DARCY} has no array '{key}'; it holds {', '.join(sorted(arrays))}"
+            ):
+                load_pdebench_darcy(darcy, **COUNTS)
 
 
 class TestTrajectories:
@@ -190,9 +189,8 @@ class TestTrajectories:
         with pytest.raises(FieldDataError, match=r"'0000/data' must have the shape \(frames, .*got \(6, 8, 8, 3\)"):
             load(file, **COUNTS, **FRAMES)
 
-    @pytest.mark.parametrize(
-        ("key", "array", "message"),
-        [
+    def test_wrong_groups(self, tmp_path):
+        for key, array, message in [
             ("0004/data", None, r"has no array '0004/data'; it holds 0000, 0001, .*, \.\.\."),
             ("0000/grid/t", None, "has no array '0000/grid/t'"),
             ("0000/grid/t", np.ones(3), r"'grid/t' must hold the 6 times .*got \(3,\)"),
@@ -200,16 +198,14 @@ class TestTrajectories:
             ("0003/data", np.ones((5, 8, 8, 1)), r"the same shape, got \(6, .* for '0003'"),
             ("0000/data", np.ones((6, 8, 8)), r"must have the shape .*got \(6, 8, 8\)"),
             ("0000/data", np.full((6, 8, 8, 1), 1j), "must hold real numbers, got complex"),
-        ],
-    )
-    def test_wrong_groups(self, tmp_path, key, array, message):
-        write_groups(tmp_path / WATER, trajectories(1))
-        with h5py.File(tmp_path / WATER, "r+") as file:
-            del file[key]
-            if array is not None:
-                file[key] = array
-        with pytest.raises(FieldDataError, match=message):
-            load_pdebench_shallow_water(tmp_path, **COUNTS, **FRAMES)
+        ]:
+            write_groups(tmp_path / WATER, trajectories(1))
+            with h5py.File(tmp_path / WATER, "r+") as file:
+                del file[key]
+                if array is not None:
+                    file[key] = array
+            with pytest.raises(FieldDataError, match=message):
+                load_pdebench_shallow_water(tmp_path, **COUNTS, **FRAMES)
 
     def test_too_few_samples_or_frames(self, sequence):
         load, file, _ = sequence
@@ -301,15 +297,14 @@ def load_any(file):
         data[name].read(slice(None))
 
 
-@pytest.mark.parametrize("kept", [0.0, 0.001, 0.1, 0.5, 0.9, 0.999])
-def test_truncated_files(sequence, darcy, kept):
+def test_truncated_files(sequence, darcy):
     for file in (sequence[1], darcy):
         whole = file.read_bytes()
-        file.write_bytes(whole[: int(kept * len(whole))])
-        with pytest.raises(
-            FieldDataError, match=rf"{file.name} \([\d,]+ bytes\) cannot be read as an HDF5 file.*again"
-        ):
-            load_any(file)
+        for kept in (0.0, 0.001, 0.1, 0.5, 0.9, 0.999):
+            file.write_bytes(whole[: int(kept * len(whole))])
+            words = rf"{file.name} \([\d,]+ bytes\) cannot be read as an HDF5 file.*again"
+            with pytest.raises(FieldDataError, match=words):
+                load_any(file)
 
 
 def test_damaged_data_are_found_when_they_are_read(sequence):
@@ -350,21 +345,18 @@ def test_without_h5py(darcy, monkeypatch):
         load_pdebench_darcy(darcy, **COUNTS)
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
+def test_argument_errors(sequence, darcy):
+    for options, message in [
         ({"subset": "valid"}, "subset must be 'all', 'train' or 'test', got 'valid'"),
         ({"return_X_y": True}, "return_X_y=True needs subset"),
         ({"subsample": 0}, "subsample must be an integer of at least 1, got 0"),
         ({"n_train": 2.5}, "n_train must be an integer"),
-    ],
-)
-def test_argument_errors(sequence, darcy, options, message):
-    load, file, _ = sequence
-    for loader, path, more in ((load, file, FRAMES), (load_pdebench_darcy, darcy, {})):
-        with pytest.raises(ValueError, match=message):
-            loader(path, **COUNTS | more | options)
-        with pytest.raises(FieldDataError, match="subsample=3 must divide the number of points a side, 8"):
-            loader(path, subsample=3, **COUNTS, **more)
-    with pytest.raises(ValueError, match="n_output must be an integer of at least 1, got 0"):
-        load(file, n_output=0)
+    ]:
+        load, file, _ = sequence
+        for loader, path, more in ((load, file, FRAMES), (load_pdebench_darcy, darcy, {})):
+            with pytest.raises(ValueError, match=message):
+                loader(path, **COUNTS | more | options)
+            with pytest.raises(FieldDataError, match="subsample=3 must divide the number of points a side, 8"):
+                loader(path, subsample=3, **COUNTS, **more)
+        with pytest.raises(ValueError, match="n_output must be an integer of at least 1, got 0"):
+            load(file, n_output=0)

@@ -22,33 +22,27 @@ class TestSelection:
             assert Selection("test", n_train, 3, False, 10).slices(20, FILE) == {"test": slice(10, 13)}
         assert Selection("train", 4, 99, False, 10).slices(4, FILE) == {"train": slice(0, 4)}
 
-    @pytest.mark.parametrize(
-        ("selection", "message"),
-        [
+    def test_too_few_samples(self):
+        for selection, message in [
             (Selection("all", 18, 3, False), "from number 17 on are for testing; 18 for training.*Lower n_train"),
             (Selection("train", 18, 3, False), "Lower n_train"),
             (Selection("test", 1, 21, False), "holds 20 samples; 21 for testing were asked for. Lower n_test"),
             (Selection("all", 11, 3, False, 10), "from number 10 on are for testing; 11 for training"),
             (Selection("all", 10, 11, False, 10), "11 for testing from number 10 on were asked for"),
             (Selection("train", 21, 3, False, 30), "holds 20 samples.*21 for training were asked for"),
-        ],
-    )
-    def test_too_few_samples(self, selection, message):
-        with pytest.raises(FieldDataError, match=rf"samples\.npy.*{message}"):
-            selection.slices(20, FILE)
+        ]:
+            with pytest.raises(FieldDataError, match=rf"samples\.npy.*{message}"):
+                selection.slices(20, FILE)
 
-    @pytest.mark.parametrize(
-        ("options", "message"),
-        [
+    def test_options(self):
+        for options, message in [
             (("valid", 1, 1, False), "subset must be 'all', 'train' or 'test', got 'valid'"),
             (("all", 1, 1, True), "return_X_y=True needs subset"),
             (("all", 0, 1, False), "n_train must be an integer of at least 1, got 0"),
             (("all", 1, 1.5, False), "n_test must be an integer"),
-        ],
-    )
-    def test_options(self, options, message):
-        with pytest.raises(ValueError, match=message):
-            Selection(*options)
+        ]:
+            with pytest.raises(ValueError, match=message):
+                Selection(*options)
 
 
 class TestReadNpy:
@@ -58,13 +52,15 @@ class TestReadNpy:
         assert isinstance(array, np.memmap)
         np.testing.assert_array_equal(array, [[0, 1, 2], [3, 4, 5]])
 
-    @pytest.mark.parametrize("kept", [0.0, 0.01, 0.1, 0.5, 0.999])
-    def test_truncated_file(self, tmp_path, kept):
-        np.save(tmp_path / FILE, np.ones((40, 40)))
-        whole = (tmp_path / FILE).read_bytes()
-        (tmp_path / FILE).write_bytes(whole[: int(kept * len(whole))])
-        with pytest.raises(FieldDataError, match=r"samples\.npy .*bytes.*cannot be read as a NumPy file.*download it"):
-            read_npy(tmp_path / FILE, 2)
+    def test_truncated_file(self, tmp_path):
+        for kept in [0.0, 0.01, 0.1, 0.5, 0.999]:
+            np.save(tmp_path / FILE, np.ones((40, 40)))
+            whole = (tmp_path / FILE).read_bytes()
+            (tmp_path / FILE).write_bytes(whole[: int(kept * len(whole))])
+            with pytest.raises(
+                FieldDataError, match=r"samples\.npy .*bytes.*cannot be read as a NumPy file.*download it"
+            ):
+                read_npy(tmp_path / FILE, 2)
 
     def test_other_files(self, tmp_path):
         (tmp_path / FILE).write_text("<html>quota exceeded</html>" * 50)

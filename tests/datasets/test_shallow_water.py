@@ -167,19 +167,19 @@ class TestSolver:
         np.testing.assert_array_equal(end[:, 0], state[:, 0])
         np.testing.assert_allclose(end.sum(axis=(1, 2)), state.sum(axis=(1, 2)), rtol=0, atol=1e-13 * state[0].sum())
 
-    @pytest.mark.parametrize("outer", [0.0, 1e-12, 1e-6, 1e-2])
-    def test_depth_stays_positive(self, outer):
-        rng = np.random.default_rng(1)
-        state = np.zeros((3, 24, 24))
-        state[0] = np.where(rng.random((24, 24)) < 0.3, rng.uniform(0, 3, (24, 24)), outer)
-        # Fast streams in all directions tear the water apart.
-        state[1:] = state[0] * rng.uniform(-5, 5, (2, 24, 24))
-        water = _ShallowWater(0.1, 1.0, dry_depth=1e-14)
-        for _ in range(5):
-            state = water.advance(state, 0.05)
-            assert state[0].min() >= 0
-            assert np.isfinite(state).all()
-            assert not state[1:][:, state[0] == 0].any()
+    def test_depth_stays_positive(self):
+        for outer in [0.0, 1e-12, 1e-6, 1e-2]:
+            rng = np.random.default_rng(1)
+            state = np.zeros((3, 24, 24))
+            state[0] = np.where(rng.random((24, 24)) < 0.3, rng.uniform(0, 3, (24, 24)), outer)
+            # Fast streams in all directions tear the water apart.
+            state[1:] = state[0] * rng.uniform(-5, 5, (2, 24, 24))
+            water = _ShallowWater(0.1, 1.0, dry_depth=1e-14)
+            for _ in range(5):
+                state = water.advance(state, 0.05)
+                assert state[0].min() >= 0
+                assert np.isfinite(state).all()
+                assert not state[1:][:, state[0] == 0].any()
 
     def test_water_runs_over_a_dry_bottom_without_loss(self):
         x = centres(60, 1.0)
@@ -250,23 +250,6 @@ class TestMakeShallowWater:
         X, y = make_shallow_water(**SMALL | {"outer_depth": 0.0, "dtype": np.float64})
         assert y.min() >= 0
         np.testing.assert_allclose(y.sum(axis=(1, 2))[:, 0], X.sum(axis=(1, 2))[:, 0], rtol=1e-13)
-
-    @pytest.mark.parametrize(
-        ("options", "message"),
-        [
-            ({"radius": (0.3,)}, "radius must be a smallest and a largest value"),
-            ({"radius": (0.0, 1)}, "radius must be a finite number above 0"),
-            ({"radius": (0.7, 0.3)}, "radius must not decrease"),
-            ({"radius": (0.3, 3)}, "at most half_width=2.5"),
-            ({"inner_depth": 0}, "inner_depth must be a finite number above 0"),
-            ({"outer_depth": -1}, "outer_depth must be at least 0, got -1"),
-            ({"gravity": 0}, "gravity must be a finite number above 0"),
-            ({"half_width": np.inf}, "half_width must be a finite number above 0"),
-        ],
-    )
-    def test_argument_errors(self, options, message):
-        with pytest.raises(ValueError, match=message):
-            make_shallow_water(**SMALL | options)
 
     def test_flows_that_cannot_be_solved(self):
         with pytest.raises(FieldDataError, match="Sample 0: a frame would take more than 1,000,000 time steps"):

@@ -130,9 +130,8 @@ class TestPlasticity:
         with pytest.raises(FileNotFoundError, match=rf"{PLASTICITY}.*drive\.google\.com"):
             load_plasticity(folder)
 
-    @pytest.mark.parametrize(
-        ("change", "message"),
-        [
+    def test_wrong_arrays(self, folder):
+        for change, message in [
             (
                 {"input": np.ones((10, 7, 2))},
                 r"'input' must hold real numbers on 2 axes, got float64 of shape \(10, 7, 2\)",
@@ -141,9 +140,7 @@ class TestPlasticity:
             ({"output": np.full((10, 7, 3, 5, 4), 1j)}, "'output' must hold real numbers on 5 axes, got complex128"),
             ({"input": np.ones((10, 6))}, r"do not belong together.*input \(10, 6\), output \(10, 7\)"),
             ({"output": np.full((10, 7, 3, 5, 4), np.nan)}, "holds values that are not finite"),
-        ],
-    )
-    def test_wrong_arrays(self, folder, change, message):
-        savemat(folder / PLASTICITY, self.arrays | change)
-        with pytest.raises(FieldDataError, match=message):
-            load_plasticity(folder, **self.counts)
+        ]:
+            savemat(folder / PLASTICITY, self.arrays | change)
+            with pytest.raises(FieldDataError, match=message):
+                load_plasticity(folder, **self.counts)

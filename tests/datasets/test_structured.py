@@ -99,11 +99,11 @@ def test_values_that_are_not_finite_count_where_they_are_read(kind):
         load(folder, subset="test", **COUNTS)
 
 
-@pytest.mark.parametrize("variables", ["pressure", [], ["mass"]])
-def test_unknown_variables(kind, variables):
-    load, folder, _, _ = kind
-    with pytest.raises(ValueError, match=r"variables must be a sequence of .*velocity_x, velocity_y, pressure"):
-        load(folder, variables=variables, **COUNTS)
+def test_unknown_variables(kind):
+    for variables in ["pressure", [], ["mass"]]:
+        load, folder, _, _ = kind
+        with pytest.raises(ValueError, match=r"variables must be a sequence of .*velocity_x, velocity_y, pressure"):
+            load(folder, variables=variables, **COUNTS)
 
 
 def test_too_many_samples(kind):

@@ -89,9 +89,8 @@ def test_missing_files(folder):
         load_tissue(folder)
 
 
-@pytest.mark.parametrize(
-    ("numbers", "message"),
-    [
+def test_wrong_lists(folder):
+    for numbers, message in [
         ("0\n2\n", "list different samples by whole numbers from 1 to 9"),
         ("2\n10\n", "belongs to another file"),
         ("2\n2\n", "list different samples"),
@@ -99,34 +98,28 @@ def test_missing_files(folder):
         ("2 4\n6 8\n", "one a line"),
         ("<html>\n", "must hold one number a line"),
         ("2\n3\n", rf"{TRAIN} and .*{TEST} share 1 samples, the first number 3"),
-    ],
-)
-def test_wrong_lists(folder, numbers, message):
-    (folder / TRAIN).write_text(numbers)
-    with pytest.raises(FieldDataError, match=message):
-        load_tissue(folder)
+    ]:
+        (folder / TRAIN).write_text(numbers)
+        with pytest.raises(FieldDataError, match=message):
+            load_tissue(folder)
 
 
-@pytest.mark.parametrize(
-    ("array", "message"),
-    [
+def test_wrong_arrays(folder):
+    for array, message in [
         (np.ones((9, 8, 5)), r"'u' must hold real numbers in the shape .*got float64 of shape \(9, 8, 5\)"),
         (np.ones((9, 33)), r"of shape \(9, 33\)"),
         (np.ones((9, 4, 2)), "with 3 points a side or more"),
         (np.ones((9, 8, 4, 2)), r"of shape \(9, 8, 4, 2\)"),
         (np.full((9, 8, 4), 1j), "got complex128"),
         (np.full((9, 8, 4), np.nan), "holds values that are not finite"),
-    ],
-)
-def test_wrong_arrays(folder, array, message):
-    savemat(folder / FILE, {"u": array})
-    with pytest.raises(FieldDataError, match=message):
-        load_tissue(folder)
+    ]:
+        savemat(folder / FILE, {"u": array})
+        with pytest.raises(FieldDataError, match=message):
+            load_tissue(folder)
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
+def test_argument_errors(folder):
+    for options, message in [
         ({"subset": "valid"}, "subset must be 'all', 'train' or 'test', got 'valid'"),
         ({"return_X_y": True}, "return_X_y=True needs subset"),
         ({"study": 5}, "study must be 1, 2, 3 or 4, got 5"),
@@ -138,8 +131,6 @@ def test_wrong_arrays(folder, array, message):
         ({"previous": True, "sequence_starts": [0, 4, 4]}, "must be rising integers"),
         ({"previous": True, "sequence_starts": np.array([0, 9], dtype=np.uint8)}, "must be rising integers"),
         ({"previous": True, "sequence_starts": range(9)}, "the split has 0 samples to train, at least 1"),
-    ],
-)
-def test_argument_errors(folder, options, message):
-    with pytest.raises(ValueError, match=message):
-        load_tissue(folder, **options)
+    ]:
+        with pytest.raises(ValueError, match=message):
+            load_tissue(folder, **options)

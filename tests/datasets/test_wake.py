@@ -5,7 +5,6 @@ import pytest
 
 from skop.datasets import make_wake
 from skop.datasets._wake import ROW_RATIO
-from skop.exceptions import FieldDataError
 
 STREET = {"velocity": 1.2, "spacing": 3.0, "circulation": 1.5, "core_radius": 0.4}
 SMALL = STREET | {"n_samples": 5, "n_points": 40, "random_state": 0, "dtype": np.float64}
@@ -92,21 +91,3 @@ def test_nodes_are_the_seeds_and_times_change_none_of_them():
     np.testing.assert_array_equal(one.values[0], y.values[2, :9])
     assert not np.array_equal(make_wake(**SMALL | {"random_state": 1})[1].coords, y.coords)
     assert make_wake(3, n_points=4)[1].values.dtype == np.float32
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"n_samples": 0}, "n_samples must be an integer of at least 1"),
-        ({"n_points": 0}, "n_points must be an integer of at least 1"),
-        ({"core_radius": 0}, "core_radius must be a finite number above 0, got 0"),
-        ({"size": (1.0,)}, "size must be two lengths"),
-        ({"velocity": 0.0, "circulation": 0.0}, "does not move"),
-        ({"times": [[1.0]]}, r"times must be finite, of shape \(n,\) with n >= 1, got the shape \(1, 1\)"),
-        ({"times": [np.nan]}, "times must be finite"),
-        ({"dtype": int}, "dtype must be float32 or float64"),
-    ],
-)
-def test_argument_errors(options, message):
-    with pytest.raises(FieldDataError if "times" in options else ValueError, match=message):
-        make_wake(**SMALL | options)

@@ -1,6 +1,7 @@
 """Attention mixers against their formulas, with positions, normalisations and start values."""
 
 import math
+from itertools import product
 
 import pytest
 import torch
@@ -57,64 +58,62 @@ def literal(mixer, tokens, streams):
     return mixer.out_projection(torch.cat(found, dim=-1))
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_tokens_read_one_another_by_the_formula(kind):
-    mixer, tokens = make(kind), random(3, 7, WIDTH)
-    torch.testing.assert_close(mixer(tokens), torch.stack([literal(mixer, own, [own]) for own in tokens]))
+def test_tokens_read_one_another_by_the_formula():
+    for kind in KINDS:
+        mixer, tokens = make(kind), random(3, 7, WIDTH)
+        torch.testing.assert_close(mixer(tokens), torch.stack([literal(mixer, own, [own]) for own in tokens]))
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_tokens_read_references_of_other_lengths(kind):
-    mixer, tokens, first, second = make(kind, n_references=2), random(7, WIDTH), random(5, WIDTH), random(1, WIDTH)
-    found = mixer(tokens[None], references=[Stream(first[None]), Stream(second[None])])[0]
-    torch.testing.assert_close(found, literal(mixer, tokens, [first, second]))
+def test_tokens_read_references_of_other_lengths():
+    for kind in KINDS:
+        mixer, tokens, first, second = make(kind, n_references=2), random(7, WIDTH), random(5, WIDTH), random(1, WIDTH)
+        found = mixer(tokens[None], references=[Stream(first[None]), Stream(second[None])])[0]
+        torch.testing.assert_close(found, literal(mixer, tokens, [first, second]))
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_token_reads_the_same_whoever_reads_beside_it(kind):
-    mixer, tokens = make(kind), random(2, 7, WIDTH)
-    probe = Probe(tokens[:, [3, 1]], None, torch.tensor([[3, 1], [3, 1]]))
-    torch.testing.assert_close(mixer.probe(tokens, probe), mixer(tokens)[:, [3, 1]])
-    order = torch.tensor([4, 0, 6, 1, 3, 2, 5])
-    torch.testing.assert_close(mixer(tokens[:, order]), mixer(tokens)[:, order])
+def test_a_token_reads_the_same_whoever_reads_beside_it():
+    for kind in KINDS:
+        mixer, tokens = make(kind), random(2, 7, WIDTH)
+        probe = Probe(tokens[:, [3, 1]], None, torch.tensor([[3, 1], [3, 1]]))
+        torch.testing.assert_close(mixer.probe(tokens, probe), mixer(tokens)[:, [3, 1]])
+        order = torch.tensor([4, 0, 6, 1, 3, 2, 5])
+        torch.testing.assert_close(mixer(tokens[:, order]), mixer(tokens)[:, order])
 
 
-@pytest.mark.parametrize("kind", KINDS[:3])
-@pytest.mark.parametrize("norm", ["layer", "instance"])
-def test_normalisations_are_those_of_pytorch(kind, norm):
+def test_normalisations_are_those_of_pytorch():
     """Over the channels of a token and head, or over the tokens of a sample, for the parts of each kind."""
-    mixer = make(kind, norm=norm)
-    for part in kind.normed:
-        own = mixer.norms[part]
-        nn.init.normal_(own.weight)
-        nn.init.normal_(own.bias)
-        values = random(3, HEADS, 7, DEPTH)
-        for head in range(HEADS):
-            module = nn.LayerNorm(DEPTH) if norm == "layer" else nn.InstanceNorm1d(DEPTH, affine=True)
-            module = module.double()
-            module.load_state_dict({"weight": own.weight[head], "bias": own.bias[head]})
-            one = values[:, head]
-            expected = module(one) if norm == "layer" else module(one.mT).mT
-            torch.testing.assert_close(own(values)[:, head], expected)
-    unlike = {"query", "key", "value"} - set(kind.normed)
-    assert set(mixer.norms) == set(kind.normed) == {"query", "key", "value"} - unlike
-    tokens = random(1, 7, WIDTH)
-    assert not torch.allclose(mixer(tokens), literal(mixer, tokens[0], [tokens[0]])[None])
+    for kind, norm in product(KINDS[:3], ["layer", "instance"]):
+        mixer = make(kind, norm=norm)
+        for part in kind.normed:
+            own = mixer.norms[part]
+            nn.init.normal_(own.weight)
+            nn.init.normal_(own.bias)
+            values = random(3, HEADS, 7, DEPTH)
+            for head in range(HEADS):
+                module = nn.LayerNorm(DEPTH) if norm == "layer" else nn.InstanceNorm1d(DEPTH, affine=True)
+                module = module.double()
+                module.load_state_dict({"weight": own.weight[head], "bias": own.bias[head]})
+                one = values[:, head]
+                expected = module(one) if norm == "layer" else module(one.mT).mT
+                torch.testing.assert_close(own(values)[:, head], expected)
+        unlike = {"query", "key", "value"} - set(kind.normed)
+        assert set(mixer.norms) == set(kind.normed) == {"query", "key", "value"} - unlike
+        tokens = random(1, 7, WIDTH)
+        assert not torch.allclose(mixer(tokens), literal(mixer, tokens[0], [tokens[0]])[None])
 
 
-@pytest.mark.parametrize("kind", KINDS[:3])
-@pytest.mark.parametrize("n_dims", [1, 2, 3])
-def test_rotary_positions_count_by_their_differences(kind, n_dims):
-    mixer = make(kind, n_references=1, positions="rotary", n_coords=n_dims, head_width=2 * WIDTH, rotary_scale=5.0)
-    tokens, stream = random(1, 6, WIDTH), random(1, 4, WIDTH, seed=2)
-    places, others = random(1, 6, n_dims, seed=3), random(1, 4, n_dims, seed=4)
-    found = mixer(tokens, coords=places, references=[Stream(stream, others)])
-    moved = mixer(tokens, coords=places + 0.3, references=[Stream(stream, others + 0.3)])
-    torch.testing.assert_close(moved, found)
-    for axis in range(n_dims):
-        shift = torch.zeros(n_dims, dtype=torch.float64)
-        shift[axis] = 0.3
-        assert not torch.allclose(mixer(tokens, coords=places + shift, references=[Stream(stream, others)]), found)
+def test_rotary_positions_count_by_their_differences():
+    for kind, n_dims in product(KINDS[:3], [1, 2, 3]):
+        mixer = make(kind, n_references=1, positions="rotary", n_coords=n_dims, head_width=2 * WIDTH, rotary_scale=5.0)
+        tokens, stream = random(1, 6, WIDTH), random(1, 4, WIDTH, seed=2)
+        places, others = random(1, 6, n_dims, seed=3), random(1, 4, n_dims, seed=4)
+        found = mixer(tokens, coords=places, references=[Stream(stream, others)])
+        moved = mixer(tokens, coords=places + 0.3, references=[Stream(stream, others + 0.3)])
+        torch.testing.assert_close(moved, found)
+        for axis in range(n_dims):
+            shift = torch.zeros(n_dims, dtype=torch.float64)
+            shift[axis] = 0.3
+            assert not torch.allclose(mixer(tokens, coords=places + shift, references=[Stream(stream, others)]), found)
 
 
 def test_rotary_positions_turn_pairs_of_channels():

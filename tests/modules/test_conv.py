@@ -1,5 +1,7 @@
 """Convolutions at full resolution: what they keep, what they see, and that they know no place."""
 
+from itertools import product
+
 import numpy as np
 import pytest
 import torch
@@ -85,17 +87,16 @@ def test_the_head_reads_the_tokens_and_the_fields():
     assert not torch.allclose(head(tokens, torch.zeros_like(fields)), both)
 
 
-@pytest.mark.parametrize("grid", GRIDS)
-@pytest.mark.parametrize("kernel_size", [3, 5])
-def test_a_local_convolution_adds_the_correlation_of_each_channel(grid, kernel_size):
-    module, points = LocalConvolution(len(grid), 2, kernel_size).double(), random(3, *grid, 2)
-    found = module(points.flatten(1, -2), grid).detach().reshape(3, *grid, 2)
-    weight, bias = (value.detach().numpy() for value in (module.convolution.weight, module.convolution.bias))
-    for sample in range(3):
-        for channel in range(2):
-            own = points[sample, ..., channel].numpy()
-            expected = own + correlate(own, weight[channel, 0], mode="constant") + bias[channel]
-            np.testing.assert_allclose(found[sample, ..., channel], expected, rtol=1e-12, atol=1e-13)
+def test_a_local_convolution_adds_the_correlation_of_each_channel():
+    for grid, kernel_size in product(GRIDS, [3, 5]):
+        module, points = LocalConvolution(len(grid), 2, kernel_size).double(), random(3, *grid, 2)
+        found = module(points.flatten(1, -2), grid).detach().reshape(3, *grid, 2)
+        weight, bias = (value.detach().numpy() for value in (module.convolution.weight, module.convolution.bias))
+        for sample in range(3):
+            for channel in range(2):
+                own = points[sample, ..., channel].numpy()
+                expected = own + correlate(own, weight[channel, 0], mode="constant") + bias[channel]
+                np.testing.assert_allclose(found[sample, ..., channel], expected, rtol=1e-12, atol=1e-13)
 
 
 def test_a_kernel_of_one_leaves_points_and_probes_as_they_are():

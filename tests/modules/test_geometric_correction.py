@@ -66,17 +66,15 @@ def test_the_last_state_forgets_by_the_distances_of_appendix_c(recurrence, power
     np.testing.assert_allclose(responses(mixer)[8], 0.7 ** np.array(powers), atol=1e-12)
 
 
-@pytest.mark.parametrize("recurrence", RECURRENCES)
-@pytest.mark.parametrize("order", ["vmamba", "paper"])
-@pytest.mark.parametrize("grid", [(3, 3), (2, 5)])
-def test_digits_say_how_often_the_own_token_is_counted_and_touch_nothing_else(recurrence, order, grid):
-    options = {"recurrence": recurrence, "direction_order": order}
-    plain = responses(constant_mixer(None, **options), grid)
-    np.testing.assert_allclose(np.diag(plain), 4, atol=1e-12)
-    for digits, count in (("0000", 4), ("0001", 3), ("0011", 2), ("0111", 1), ("1111", 0)):
-        corrected = responses(constant_mixer(digits, **options), grid)
-        np.testing.assert_allclose(np.diag(corrected), count, atol=1e-12)
-        np.testing.assert_allclose(plain - corrected, (4 - count) * np.eye(math.prod(grid)), atol=1e-12)
+def test_digits_say_how_often_the_own_token_is_counted_and_touch_nothing_else():
+    for recurrence, order, grid in product(RECURRENCES, ["vmamba", "paper"], [(3, 3), (2, 5)]):
+        options = {"recurrence": recurrence, "direction_order": order}
+        plain = responses(constant_mixer(None, **options), grid)
+        np.testing.assert_allclose(np.diag(plain), 4, atol=1e-12)
+        for digits, count in (("0000", 4), ("0001", 3), ("0011", 2), ("0111", 1), ("1111", 0)):
+            corrected = responses(constant_mixer(digits, **options), grid)
+            np.testing.assert_allclose(np.diag(corrected), count, atol=1e-12)
+            np.testing.assert_allclose(plain - corrected, (4 - count) * np.eye(math.prod(grid)), atol=1e-12)
 
 
 @pytest.mark.parametrize("recurrence", RECURRENCES)
@@ -87,23 +85,21 @@ def test_every_digit_belongs_to_one_direction(recurrence):
         np.testing.assert_allclose(own, expected, atol=1e-12)
 
 
-@pytest.mark.parametrize(
-    ("order", "digits", "turned"),
-    [("vmamba", "0011", [2, 3]), ("paper", "0011", [2, 3]), ("vmamba", "0100", [1])],
-)
-@pytest.mark.parametrize("recurrence", RECURRENCES)
-def test_digits_follow_the_order_of_the_directions(order, digits, turned, recurrence):
-    # Rows, columns, reversed rows, reversed columns; or each followed by its reverse. The cell to the right of the
-    # middle sees the middle first on rows, the cell below on columns, and so on.
-    next_cells = {"vmamba": [5, 7, 3, 1], "paper": [5, 3, 7, 1]}[order]
-    for k, next_cell in enumerate(next_cells):
-        readers = [int(k == other) for other in range(4)]
-        mixer = constant_mixer(digits, readers, recurrence=recurrence, direction_order=order, decay=0.01)
-        from_middle = responses(mixer)[:, 4]
-        assert from_middle[4] == pytest.approx(int(k not in turned), abs=1e-12)
-        assert from_middle[next_cell] == pytest.approx(0.01)
-        others = [cell for cell in (1, 3, 5, 7) if cell != next_cell]
-        assert np.sort(from_middle[others])[:2] == pytest.approx(0, abs=1e-5)
+def test_digits_follow_the_order_of_the_directions():
+    for (order, digits, turned), recurrence in product(
+        [("vmamba", "0011", [2, 3]), ("paper", "0011", [2, 3]), ("vmamba", "0100", [1])], RECURRENCES
+    ):
+        # Rows, columns, reversed rows, reversed columns; or each followed by its reverse. The cell to the right of the
+        # middle sees the middle first on rows, the cell below on columns, and so on.
+        next_cells = {"vmamba": [5, 7, 3, 1], "paper": [5, 3, 7, 1]}[order]
+        for k, next_cell in enumerate(next_cells):
+            readers = [int(k == other) for other in range(4)]
+            mixer = constant_mixer(digits, readers, recurrence=recurrence, direction_order=order, decay=0.01)
+            from_middle = responses(mixer)[:, 4]
+            assert from_middle[4] == pytest.approx(int(k not in turned), abs=1e-12)
+            assert from_middle[next_cell] == pytest.approx(0.01)
+            others = [cell for cell in (1, 3, 5, 7) if cell != next_cell]
+            assert np.sort(from_middle[others])[:2] == pytest.approx(0, abs=1e-5)
 
 
 @pytest.mark.parametrize("recurrence", RECURRENCES)
@@ -113,18 +109,17 @@ def test_everything_corrected_leaves_no_own_token(recurrence):
     np.testing.assert_allclose(own, 0, atol=1e-12)
 
 
-@pytest.mark.parametrize("digits", ["0000", "0001", "0011", "0111", "1111"])
-@pytest.mark.parametrize(
-    ("place", "own"),
-    [
-        # With C = 5, B = 3, steps of 2: C (h - R dt B x), C h - R dt B x, C (h - R x).
-        ("state", lambda n: 30 * (4 - n)),
-        ("output", lambda n: 30 * 4 - 6 * n),
-        ("input", lambda n: 30 * 4 - 5 * n),
-    ],
-)
-def test_what_each_place_leaves_of_the_own_token(digits, place, own):
-    for recurrence in RECURRENCES:
+def test_what_each_place_leaves_of_the_own_token():
+    for digits, (place, own), recurrence in product(
+        ["0000", "0001", "0011", "0111", "1111"],
+        [
+            # With C = 5, B = 3, steps of 2: C (h - R dt B x), C h - R dt B x, C (h - R x).
+            ("state", lambda n: 30 * (4 - n)),
+            ("output", lambda n: 30 * 4 - 6 * n),
+            ("input", lambda n: 30 * 4 - 5 * n),
+        ],
+        RECURRENCES,
+    ):
         mixer = constant_mixer(digits, (5,) * 4, map_in=3.0, step=2.0, recurrence=recurrence, correction_at=place)
         found = np.diag(responses(mixer))
         np.testing.assert_allclose(found, own(digits.count("1")), atol=1e-10)
@@ -139,13 +134,12 @@ def test_a_learned_share_takes_off_its_part(recurrence):
     np.testing.assert_allclose(np.diag(responses(mixer)), 0.5 + 2 * 0.75 + 4 * 2 + 0, atol=1e-12)
 
 
-@pytest.mark.parametrize("scan_directions", ["cross", "corners", "all"])
-@pytest.mark.parametrize("n_dims", [1, 2, 3])
-def test_corrections_have_a_digit_for_every_direction(n_dims, scan_directions):
-    count = len(direction_set(n_dims, scan_directions))
-    for correction in (None, "learnable", "0" * count, "1" * count):
-        check_correction(correction, count)
-        GeometricScanMixer(2, n_dims, d_state=1, scan_directions=scan_directions, correction=correction)
-    for correction in ("0" * (count - 1), "1" * (count + 1), "0" * (count - 1) + "2"):
-        with pytest.raises(ValueError, match=f"{count} digits"):
+def test_corrections_have_a_digit_for_every_direction():
+    for scan_directions, n_dims in product(["cross", "corners", "all"], [1, 2, 3]):
+        count = len(direction_set(n_dims, scan_directions))
+        for correction in (None, "learnable", "0" * count, "1" * count):
             check_correction(correction, count)
+            GeometricScanMixer(2, n_dims, d_state=1, scan_directions=scan_directions, correction=correction)
+        for correction in ("0" * (count - 1), "1" * (count + 1), "0" * (count - 1) + "2"):
+            with pytest.raises(ValueError, match=f"{count} digits"):
+                check_correction(correction, count)

@@ -4,6 +4,7 @@ Notation, as in the module: P points, E width, H heads, D channels of a head, G 
 """
 
 import math
+from itertools import product
 
 import numpy as np
 import pytest
@@ -107,66 +108,67 @@ def decoded(block, points, coords, latents):
     return points + feed_forward(block.mlp, normed(block.norm_mlp, points))
 
 
-@pytest.mark.parametrize(("decoder", "n_centred"), VARIANTS)
-def test_the_block_is_that_of_the_equations(decoder, n_centred):
-    block, (points, coords) = make(decoder, n_centred), sample(6)
-    found, latents = block(points, coords)
-    for own, place, new, tokens in zip(points, coords, found, latents, strict=True):
-        expected = encoded(block, numbers(own), numbers(place))
-        expected = normed(block.norm_latents, feed_forward(block.transform, expected))
-        np.testing.assert_allclose(numbers(tokens), expected, rtol=1e-9, atol=1e-11)
-        np.testing.assert_allclose(
-            numbers(new), decoded(block, numbers(own), numbers(place), expected), rtol=1e-9, atol=1e-11
-        )
+def test_the_block_is_that_of_the_equations():
+    for decoder, n_centred in VARIANTS:
+        block, (points, coords) = make(decoder, n_centred), sample(6)
+        found, latents = block(points, coords)
+        for own, place, new, tokens in zip(points, coords, found, latents, strict=True):
+            expected = encoded(block, numbers(own), numbers(place))
+            expected = normed(block.norm_latents, feed_forward(block.transform, expected))
+            np.testing.assert_allclose(numbers(tokens), expected, rtol=1e-9, atol=1e-11)
+            np.testing.assert_allclose(
+                numbers(new), decoded(block, numbers(own), numbers(place), expected), rtol=1e-9, atol=1e-11
+            )
 
 
-@pytest.mark.parametrize(("decoder", "n_centred"), VARIANTS)
-def test_other_points_read_the_same_latent_tokens(decoder, n_centred):
-    block, (points, coords), (others, places) = make(decoder, n_centred), sample(6), sample(4, seed=5)
-    latents = block.mix(block.encode(points, coords))
-    found = block.decode(others, places, latents)
-    for number in range(len(points)):
-        expected = decoded(block, numbers(others[number]), numbers(places[number]), numbers(latents[number]))
-        np.testing.assert_allclose(numbers(found[number]), expected, rtol=1e-9, atol=1e-11)
-    # A point of the sample that asks again gets what it got.
-    torch.testing.assert_close(block.decode(points, coords, latents), block(points, coords)[0])
+def test_other_points_read_the_same_latent_tokens():
+    for decoder, n_centred in VARIANTS:
+        block, (points, coords), (others, places) = make(decoder, n_centred), sample(6), sample(4, seed=5)
+        latents = block.mix(block.encode(points, coords))
+        found = block.decode(others, places, latents)
+        for number in range(len(points)):
+            expected = decoded(block, numbers(others[number]), numbers(places[number]), numbers(latents[number]))
+            np.testing.assert_allclose(numbers(found[number]), expected, rtol=1e-9, atol=1e-11)
+        # A point of the sample that asks again gets what it got.
+        torch.testing.assert_close(block.decode(points, coords, latents), block(points, coords)[0])
 
 
 # ---------------------------------------------------------------- parts of a sample, packed samples, order
-@pytest.mark.parametrize(("decoder", "n_centred"), VARIANTS)
-def test_summaries_of_chunks_make_that_of_the_whole(decoder, n_centred):
-    block, (points, coords) = make(decoder, n_centred), sample(9)
-    # Parts whose highest logits differ by much, in either order.
-    points[:, :4] *= 30
-    whole = block.mix(block.encode(points, coords))
-    parts = [block.encode(p, c) for p, c in zip(points.split((4, 3, 2), 1), coords.split((4, 3, 2), 1), strict=True)]
-    for first, second, third in ((0, 1, 2), (2, 1, 0), (1, 0, 2)):
-        merged = block.merge(block.merge(parts[first], parts[second]), parts[third])
-        torch.testing.assert_close(block.mix(merged), whole)
+def test_summaries_of_chunks_make_that_of_the_whole():
+    for decoder, n_centred in VARIANTS:
+        block, (points, coords) = make(decoder, n_centred), sample(9)
+        # Parts whose highest logits differ by much, in either order.
+        points[:, :4] *= 30
+        whole = block.mix(block.encode(points, coords))
+        parts = [
+            block.encode(p, c) for p, c in zip(points.split((4, 3, 2), 1), coords.split((4, 3, 2), 1), strict=True)
+        ]
+        for first, second, third in ((0, 1, 2), (2, 1, 0), (1, 0, 2)):
+            merged = block.merge(block.merge(parts[first], parts[second]), parts[third])
+            torch.testing.assert_close(block.mix(merged), whole)
 
 
-@pytest.mark.parametrize("decoder", DECODERS)
-@pytest.mark.parametrize("chunk", [1, 4, 100])
-def test_an_update_in_chunks_is_that_of_all_points(chunk, decoder):
-    block, (points, coords), (others, places) = make(decoder, 1), sample(9, batch=1), sample(5, batch=1, seed=6)
-    expected, latents = block(points, coords)
-    asked = block.decode(others, places, latents)
-    with torch.no_grad():
-        block.update_in_place([(points, coords), (others, places)], chunk)
-    torch.testing.assert_close(points, expected)
-    torch.testing.assert_close(others, asked)
+def test_an_update_in_chunks_is_that_of_all_points():
+    for decoder, chunk in product(DECODERS, [1, 4, 100]):
+        block, (points, coords), (others, places) = make(decoder, 1), sample(9, batch=1), sample(5, batch=1, seed=6)
+        expected, latents = block(points, coords)
+        asked = block.decode(others, places, latents)
+        with torch.no_grad():
+            block.update_in_place([(points, coords), (others, places)], chunk)
+        torch.testing.assert_close(points, expected)
+        torch.testing.assert_close(others, asked)
 
 
-@pytest.mark.parametrize(("decoder", "n_centred"), VARIANTS)
-def test_packed_samples_are_updated_one_by_one(decoder, n_centred):
-    sizes = (3, 1, 6)
-    block, (points, coords) = make(decoder, n_centred), sample(sum(sizes), batch=1)
-    found, latents = block(points[0], coords[0], sizes)
-    singles = [block(p, c) for p, c in zip(points.split(sizes, 1), coords.split(sizes, 1), strict=True)]
-    torch.testing.assert_close(found, torch.cat([single[0][0] for single in singles]))
-    torch.testing.assert_close(latents, torch.cat([single[1] for single in singles]))
-    found.square().sum().backward()
-    assert all(p.grad is not None and p.grad.isfinite().all() for p in block.parameters())
+def test_packed_samples_are_updated_one_by_one():
+    for decoder, n_centred in VARIANTS:
+        sizes = (3, 1, 6)
+        block, (points, coords) = make(decoder, n_centred), sample(sum(sizes), batch=1)
+        found, latents = block(points[0], coords[0], sizes)
+        singles = [block(p, c) for p, c in zip(points.split(sizes, 1), coords.split(sizes, 1), strict=True)]
+        torch.testing.assert_close(found, torch.cat([single[0][0] for single in singles]))
+        torch.testing.assert_close(latents, torch.cat([single[1] for single in singles]))
+        found.square().sum().backward()
+        assert all(p.grad is not None and p.grad.isfinite().all() for p in block.parameters())
 
 
 @pytest.mark.parametrize("decoder", DECODERS)
@@ -189,15 +191,15 @@ def test_coordinates_may_be_shared_by_the_samples():
     torch.testing.assert_close(block(points, coords[0])[0], block(points, shared)[0])
 
 
-@pytest.mark.parametrize(("decoder", "n_centred"), VARIANTS)
-def test_the_order_of_points_does_not_matter_and_doubled_points_count_as_one(decoder, n_centred):
-    block, (points, coords), order = make(decoder, n_centred), sample(7), torch.randperm(7)
-    found, latents = block(points, coords)
-    moved, same = block(points[:, order], coords[:, order])
-    torch.testing.assert_close(moved, found[:, order])
-    torch.testing.assert_close(same, latents)
-    # A softmax over points is a mean: twice the points are the same field.
-    torch.testing.assert_close(block(points.repeat(1, 2, 1), coords.repeat(1, 2, 1))[1], latents)
+def test_the_order_of_points_does_not_matter_and_doubled_points_count_as_one():
+    for decoder, n_centred in VARIANTS:
+        block, (points, coords), order = make(decoder, n_centred), sample(7), torch.randperm(7)
+        found, latents = block(points, coords)
+        moved, same = block(points[:, order], coords[:, order])
+        torch.testing.assert_close(moved, found[:, order])
+        torch.testing.assert_close(same, latents)
+        # A softmax over points is a mean: twice the points are the same field.
+        torch.testing.assert_close(block(points.repeat(1, 2, 1), coords.repeat(1, 2, 1))[1], latents)
 
 
 def test_latent_tokens_of_learned_queries_differ_and_centres_are_spread_over_the_box():
@@ -267,19 +269,18 @@ def test_dropout_acts_in_training_only():
     assert torch.equal(block(points, coords)[0], expected)
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
+def test_wrong_options_are_named():
+    for options, message in [
         ({"n_heads": 3}, "n_heads=3 does not divide width=8"),
         ({"n_centred_heads": 3}, "n_centred_heads=3; expected 0 to n_heads=2"),
         ({"n_centred_heads": -1}, "n_centred_heads=-1"),
         ({"n_centred_heads": 1, "n_dims": None}, "n_centred_heads=1 needs the number of space dimensions"),
         ({"decoder": "none"}, "decoder is 'none'; expected 'encoder_weights' or 'own_softmax'"),
-    ],
-)
-def test_wrong_options_are_named(options, message):
-    with pytest.raises(ValueError, match=message):
-        LatentAttentionBlock(nn.Identity(), WIDTH, LATENTS, **({"n_heads": HEADS, "hidden": 12, "n_dims": 2} | options))
+    ]:
+        with pytest.raises(ValueError, match=message):
+            LatentAttentionBlock(
+                nn.Identity(), WIDTH, LATENTS, **({"n_heads": HEADS, "hidden": 12, "n_dims": 2} | options)
+            )
 
 
 @pytest.mark.parametrize("decoder", DECODERS)

@@ -4,6 +4,7 @@ Notation, as in the module: P points, E width, H heads, D channels of a head, G 
 """
 
 import math
+from itertools import product
 
 import numpy as np
 import pytest
@@ -75,19 +76,18 @@ def literal(slices, values, queries, normalize, decoder):
     return tokens, back
 
 
-@pytest.mark.parametrize("normalize", [True, False])
-@pytest.mark.parametrize("decoder", DECODERS)
-def test_tokens_and_mixtures_are_those_of_the_equations(normalize, decoder):
-    slices, points = make_slices(normalize=normalize, decoder=decoder), points_of(3, 7)
-    assignment, sums, masses = slices.encode(points)
-    tokens = slices.tokens(sums, masses)
-    back = slices.decode(assignment, tokens)
-    for index, sample in enumerate(points.numpy()):
-        values, queries = (np.stack([linear(map, x) for x in sample]) for map in (slices.values, slices.queries))
-        expected = literal(slices, values, queries, normalize, decoder)
-        np.testing.assert_allclose(tokens[index].detach(), expected[0], rtol=1e-12)
-        np.testing.assert_allclose(back[index].detach(), expected[1], rtol=1e-12)
-    torch.testing.assert_close(slices.weigh(points), assignment)
+def test_tokens_and_mixtures_are_those_of_the_equations():
+    for normalize, decoder in product([True, False], DECODERS):
+        slices, points = make_slices(normalize=normalize, decoder=decoder), points_of(3, 7)
+        assignment, sums, masses = slices.encode(points)
+        tokens = slices.tokens(sums, masses)
+        back = slices.decode(assignment, tokens)
+        for index, sample in enumerate(points.numpy()):
+            values, queries = (np.stack([linear(map, x) for x in sample]) for map in (slices.values, slices.queries))
+            expected = literal(slices, values, queries, normalize, decoder)
+            np.testing.assert_allclose(tokens[index].detach(), expected[0], rtol=1e-12)
+            np.testing.assert_allclose(back[index].detach(), expected[1], rtol=1e-12)
+        torch.testing.assert_close(slices.weigh(points), assignment)
 
 
 @pytest.mark.parametrize("grid", [(6,), (4, 3), (2, 3, 4)])
@@ -147,17 +147,17 @@ def test_centred_heads_weigh_by_the_distance_to_their_centres_too():
     torch.testing.assert_close(packed, torch.cat([*found], dim=-2))
 
 
-@pytest.mark.parametrize(("n_dims", "count"), [(1, 16), (2, 64), (3, 64), (5, 32)])
-def test_centres_start_spread_over_the_box_and_neighbours_in_the_sequence_are_near(n_dims, count):
-    slices = LatentPooling(8, count, 2, n_centred_heads=2, n_dims=n_dims)
-    centres = slices.centres.detach()
-    assert ((centres >= 0) & (centres <= 1)).all()
-    torch.testing.assert_close(slices.log_sharpness.exp(), torch.full((2,), count ** (1 / n_dims)))
-    torch.testing.assert_close(centres.mean(0), torch.full((n_dims,), 0.5), rtol=0, atol=0.1)
-    distances = torch.cdist(centres, centres)
-    assert distances.fill_diagonal_(9.0).min() > 0.4 / count ** (1 / n_dims)
-    steps = centres.diff(dim=0).norm(dim=-1)
-    assert steps.mean() < 0.8 * distances.fill_diagonal_(0.0).sum() / (count * (count - 1))
+def test_centres_start_spread_over_the_box_and_neighbours_in_the_sequence_are_near():
+    for n_dims, count in [(1, 16), (2, 64), (3, 64), (5, 32)]:
+        slices = LatentPooling(8, count, 2, n_centred_heads=2, n_dims=n_dims)
+        centres = slices.centres.detach()
+        assert ((centres >= 0) & (centres <= 1)).all()
+        torch.testing.assert_close(slices.log_sharpness.exp(), torch.full((2,), count ** (1 / n_dims)))
+        torch.testing.assert_close(centres.mean(0), torch.full((n_dims,), 0.5), rtol=0, atol=0.1)
+        distances = torch.cdist(centres, centres)
+        assert distances.fill_diagonal_(9.0).min() > 0.4 / count ** (1 / n_dims)
+        steps = centres.diff(dim=0).norm(dim=-1)
+        assert steps.mean() < 0.8 * distances.fill_diagonal_(0.0).sum() / (count * (count - 1))
 
 
 def test_centred_tokens_keep_the_points_apart_where_features_alone_do_not():
@@ -220,19 +220,18 @@ def test_points_that_are_in_no_token_advance_as_if_they_were(decoder):
     torch.testing.assert_close(block.decode(points[:, 2:5], None, tokens), expected[:, 2:5])
 
 
-@pytest.mark.parametrize("decoder", DECODERS)
-@pytest.mark.parametrize("chunk_size", [1, 4, 9, 100])
 @torch.no_grad()
-def test_chunks_give_what_the_whole_sample_gives(decoder, chunk_size):
-    slices, points, others = make_slices(decoder=decoder), points_of(1, 9), points_of(1, 5)
-    block = make_block(slices)
-    expected, tokens = block(points)
-    expected_others = block.decode(others, None, tokens)
-    nowhere = torch.zeros(1, 9, 0), torch.zeros(1, 5, 0)
-    block.update_in_place([(points, nowhere[0]), (others, nowhere[1])], chunk_size)
-    exact = chunk_size >= 9
-    torch.testing.assert_close(points, expected, rtol=0, atol=0 if exact else 1e-12)
-    torch.testing.assert_close(others, expected_others, rtol=0, atol=0 if exact else 1e-12)
+def test_chunks_give_what_the_whole_sample_gives():
+    for decoder, chunk_size in product(DECODERS, [1, 4, 9, 100]):
+        slices, points, others = make_slices(decoder=decoder), points_of(1, 9), points_of(1, 5)
+        block = make_block(slices)
+        expected, tokens = block(points)
+        expected_others = block.decode(others, None, tokens)
+        nowhere = torch.zeros(1, 9, 0), torch.zeros(1, 5, 0)
+        block.update_in_place([(points, nowhere[0]), (others, nowhere[1])], chunk_size)
+        exact = chunk_size >= 9
+        torch.testing.assert_close(points, expected, rtol=0, atol=0 if exact else 1e-12)
+        torch.testing.assert_close(others, expected_others, rtol=0, atol=0 if exact else 1e-12)
 
 
 # ---------------------------------------------------------------- start values, gradients, refusals
@@ -283,22 +282,21 @@ def test_what_does_not_fit_is_refused():
         make_slices(n_grid_axes=1).encode(points_of(1, 6))
 
 
-@pytest.mark.parametrize("packed", [False, True])
-@pytest.mark.parametrize("centred", [0, 1])
-def test_multiplied_maps_give_what_the_maps_give_one_by_one(packed, centred):
-    slices = make_slices(n_centred_heads=centred, n_dims=2)
-    block, points = make_block(slices), points_of(2, 6).requires_grad_()
-    coords = torch.rand(2, 6, 2, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
-    given = (points.flatten(0, 1), coords.flatten(0, 1), (5, 7)) if packed else (points, coords, None)
-    found = {}
-    for slices.multiplies_maps in (True, False):
-        updated, latents = block(*given)
-        loss = (updated * updated.detach().cos()).sum() + latents.square().sum()
-        sources = [points, *slices.parameters(), *block.parameters()]
-        grads = [grad for grad in torch.autograd.grad(loss, sources, allow_unused=True) if grad is not None]
-        found[slices.multiplies_maps] = [updated, latents, *grads]
-    assert len(found[True]) > 20
-    torch.testing.assert_close(found[True], found[False], rtol=1e-10, atol=1e-10)
+def test_multiplied_maps_give_what_the_maps_give_one_by_one():
+    for packed, centred in product([False, True], [0, 1]):
+        slices = make_slices(n_centred_heads=centred, n_dims=2)
+        block, points = make_block(slices), points_of(2, 6).requires_grad_()
+        coords = torch.rand(2, 6, 2, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
+        given = (points.flatten(0, 1), coords.flatten(0, 1), (5, 7)) if packed else (points, coords, None)
+        found = {}
+        for slices.multiplies_maps in (True, False):
+            updated, latents = block(*given)
+            loss = (updated * updated.detach().cos()).sum() + latents.square().sum()
+            sources = [points, *slices.parameters(), *block.parameters()]
+            grads = [grad for grad in torch.autograd.grad(loss, sources, allow_unused=True) if grad is not None]
+            found[slices.multiplies_maps] = [updated, latents, *grads]
+        assert len(found[True]) > 20
+        torch.testing.assert_close(found[True], found[False], rtol=1e-10, atol=1e-10)
 
 
 def test_maps_are_multiplied_only_where_that_adds_little_work():

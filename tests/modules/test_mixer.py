@@ -1,11 +1,25 @@
 """One signature of all token mixers: parts, sequences, grids, packed sequences."""
 
+import math
+from dataclasses import replace
+from itertools import product
+
 import pytest
 import torch
 
 from skop import parts
 from skop.modules import GalerkinAttention, GeometricScanMixer, GridSSDMixer, Stream, TokenMixer
-from skop.parts import Attention, Hydra, Mamba, Mixer, Part, RotaryAttention
+from skop.parts import (
+    Attention,
+    GeometricScan,
+    GridSSD,
+    Hydra,
+    Mamba,
+    Mixer,
+    Part,
+    RotaryAttention,
+    TakenakaMalmquist,
+)
 
 #: Mixers that can read other streams too.
 CROSSING = [Mamba(), *(Attention(kind=kind) for kind in Attention.kind_of_attention)]
@@ -17,9 +31,19 @@ MIXERS = [
 ] + CROSSING[1:]
 
 
-def make_mixer(part, n_dims=1, **place):
+#: Settings of theirs that take other ways through the code.
+SETTINGS = [
+    GridSSD(path_weights="shared"),
+    GridSSD(path_weights="own"),
+    *(GeometricScan(recurrence=way, correction="learnable") for way in ("sequence", "grid")),
+    *(GeometricScan(correction="learnable", correction_at=place) for place in ("output", "input")),
+    *(TakenakaMalmquist(transform=way, max_radius=0.7) for way in ("coefficients", "filter")),
+]
+
+
+def make_mixer(part, n_dims=1, width=8, **place):
     torch.manual_seed(0)
-    return part.build(8, n_dims, **place).double().eval()
+    return part.build(width, n_dims, **place).double().eval()
 
 
 def random(*shape):
@@ -49,12 +73,12 @@ def test_a_mixer_of_ones_own_is_a_module_with_a_part_that_builds_it():
         del Part.known["TurnForATest"]
 
 
-@pytest.mark.parametrize("part", MIXERS, ids=str)
-def test_packed_sequences_are_what_they_are_alone(part):
-    mixer, tokens, sizes = make_mixer(part), random(1, 12, 8), (5, 1, 6)
-    expected = torch.cat([mixer(own) for own in tokens.split(sizes, dim=1)], dim=1)
-    torch.testing.assert_close(mixer(tokens, sizes=sizes), expected, rtol=1e-12, atol=1e-12)
-    assert not torch.allclose(mixer(tokens), expected)
+def test_packed_sequences_are_what_they_are_alone():
+    for part in MIXERS + SETTINGS[-2:]:
+        mixer, tokens, sizes = make_mixer(part), random(1, 12, 8), (5, 1, 6)
+        expected = torch.cat([mixer(own) for own in tokens.split(sizes, dim=1)], dim=1)
+        torch.testing.assert_close(mixer(tokens, sizes=sizes), expected, rtol=1e-12, atol=1e-12)
+        assert not torch.allclose(mixer(tokens), expected)
 
 
 SOFTMAX, GALERKIN, FOURIER, NORMALIZED = CROSSING[1:]
@@ -68,8 +92,7 @@ PACKING = [
 
 
 @pytest.mark.parametrize(("part", "place"), PACKING, ids=str)
-@pytest.mark.parametrize("n_references", [0, 1])
-@pytest.mark.parametrize("sizes", [(5, 1, 6), (4, 4), (3, 400, 2, 200)], ids=str)
+@pytest.mark.parametrize(("n_references", "sizes"), [(0, (5, 1, 6)), (1, (4, 4)), (1, (3, 400, 2, 200))], ids=str)
 def test_packed_sequences_and_their_gradients_do_not_depend_on_one_another(part, place, n_references, sizes):
     mixer = make_mixer(part, n_references=n_references, **place)
     with torch.no_grad():
@@ -111,15 +134,42 @@ def test_samples_of_similar_sizes_share_a_call():
     assert calls == [(None, None), ((500, 510), (1, 1)), ((3, 2), (1, 1))]
 
 
-@pytest.mark.parametrize("part", MIXERS, ids=str)
-@pytest.mark.parametrize("grid", [(12,), (4, 3), (2, 3, 2)])
-def test_every_mixer_takes_the_tokens_of_a_grid(part, grid):
-    mixer, tokens = make_mixer(part, len(grid)), random(2, 12, 8)
-    mixed = mixer(tokens, grid)
-    assert mixed.shape == tokens.shape
-    torch.testing.assert_close(mixer(tokens[1:], grid=grid), mixed[1:])
-    if len(grid) == 1:
-        assert torch.equal(mixer(tokens), mixed)
+def test_every_mixer_takes_the_tokens_of_a_grid_and_samples_do_not_mix():
+    for part, grid in product(MIXERS + SETTINGS, [(12,), (4, 3), (2, 3, 2), (1,)]):
+        mixer, tokens = make_mixer(part, len(grid)), random(2, math.prod(grid), 8)
+        mixed = mixer(tokens, grid)
+        assert mixed.shape == tokens.shape
+        assert mixed.isfinite().all()
+        torch.testing.assert_close(mixer(tokens[1:], grid=grid), mixed[1:])
+        if len(grid) == 1:
+            assert torch.equal(mixer(tokens), mixed)
+
+
+def test_single_precision_and_autocast_stay_near_double():
+    for part in MIXERS + SETTINGS:
+        double, single, tokens = make_mixer(part, 2), make_mixer(part, 2).float(), random(2, 30, 8)
+        expected, found = double(tokens, (6, 5)), single(tokens.float(), (6, 5))
+        assert found.dtype == torch.float32
+        assert (found - expected).abs().max() < 1e-5 * expected.abs().max()
+        with torch.autocast("cpu", torch.bfloat16):
+            low = single(tokens.float(), (6, 5))
+        assert (low - expected).abs().max() < 0.05 * expected.abs().max()
+
+
+def test_gradients():
+    """Against finite differences, of the tokens and of every weight; each of these is used."""
+    for part in MIXERS + SETTINGS:
+        small = {name: 2 for name in ("d_state", "n_poles") if name in part.values()}
+        mixer = make_mixer(replace(part, **small), 2, 4)
+        tokens = random(1, 6, 4).requires_grad_()
+        names, values = zip(*mixer.named_parameters(), strict=True)
+
+        def run(tokens, *parameters, mixer=mixer, names=names):
+            return torch.func.functional_call(mixer, dict(zip(names, parameters, strict=True)), (tokens, (2, 3)))
+
+        assert torch.autograd.gradcheck(run, (tokens, *values), fast_mode=True)
+        mixer(tokens, (2, 3)).square().sum().backward()
+        assert all(value.grad is not None for value in values)
 
 
 @pytest.mark.parametrize("kind", [GridSSDMixer, GeometricScanMixer])
@@ -137,22 +187,22 @@ def test_grids_have_no_packed_sequences_and_a_mixer_defines_mix():
         TokenMixer()(random(1, 2, 8))
 
 
-@pytest.mark.parametrize("part", CROSSING, ids=str)
-def test_packed_references_go_with_their_samples(part):
-    mixer, sizes = make_mixer(part, n_references=2), (5, 1, 6)
-    tokens, first, second = random(1, 12, 8), random(1, 12, 8).flip(1), random(1, 12, 8).flip(2)
-    streams = [Stream(first, None, sizes), Stream(second, None, sizes)]
-    parts = [part.split(sizes, dim=1) for part in (tokens, first, second)]
-    expected = [mixer(own, references=[Stream(one), Stream(two)]) for own, one, two in zip(*parts, strict=True)]
-    torch.testing.assert_close(mixer(tokens, sizes=sizes, references=streams), torch.cat(expected, dim=1))
+def test_packed_references_go_with_their_samples():
+    for part in CROSSING:
+        mixer, sizes = make_mixer(part, n_references=2), (5, 1, 6)
+        tokens, first, second = random(1, 12, 8), random(1, 12, 8).flip(1), random(1, 12, 8).flip(2)
+        streams = [Stream(first, None, sizes), Stream(second, None, sizes)]
+        parts = [part.split(sizes, dim=1) for part in (tokens, first, second)]
+        expected = [mixer(own, references=[Stream(one), Stream(two)]) for own, one, two in zip(*parts, strict=True)]
+        torch.testing.assert_close(mixer(tokens, sizes=sizes, references=streams), torch.cat(expected, dim=1))
 
 
-@pytest.mark.parametrize("part", CROSSING, ids=str)
-def test_the_number_of_references_is_that_of_the_construction(part):
-    with pytest.raises(ValueError, match="got 0 references, but was built with n_references=1"):
-        make_mixer(part, n_references=1)(random(1, 4, 8))
-    with pytest.raises(ValueError, match="got 1 references, but was built with n_references=0"):
-        make_mixer(part)(random(1, 4, 8), references=[Stream(random(1, 4, 8))])
+def test_the_number_of_references_is_that_of_the_construction():
+    for part in CROSSING:
+        with pytest.raises(ValueError, match="got 0 references, but was built with n_references=1"):
+            make_mixer(part, n_references=1)(random(1, 4, 8))
+        with pytest.raises(ValueError, match="got 1 references, but was built with n_references=0"):
+            make_mixer(part)(random(1, 4, 8), references=[Stream(random(1, 4, 8))])
 
 
 def test_a_mixer_is_built_with_what_it_takes_of_its_place():

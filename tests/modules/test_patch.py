@@ -1,9 +1,9 @@
 """Patches: counts, layout, padding, and the way back."""
 
+from itertools import product
 from math import prod
 
 import numpy as np
-import pytest
 import torch
 
 from skop.modules import PatchEmbedding, PatchUnembedding, token_grid
@@ -28,25 +28,25 @@ def identity_pair(patch, channels):
     return embedding, expansion
 
 
-@pytest.mark.parametrize(("grid", "patch"), CASES)
-def test_expansion_undoes_embedding(grid, patch):
-    fields = torch.randn(2, *grid, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    embedding, expansion = identity_pair(patch, 3)
-    counts = token_grid(grid, patch)
-    assert torch.equal(expansion(embedding(fields, counts), counts, grid), fields)
+def test_expansion_undoes_embedding():
+    for grid, patch in CASES:
+        fields = torch.randn(2, *grid, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+        embedding, expansion = identity_pair(patch, 3)
+        counts = token_grid(grid, patch)
+        assert torch.equal(expansion(embedding(fields, counts), counts, grid), fields)
 
 
-@pytest.mark.parametrize(("grid", "patch"), CASES)
-def test_tokens_hold_their_patch_with_zeros_at_the_high_ends(grid, patch):
-    fields = np.random.default_rng(0).normal(size=(2, *grid, 3))
-    embedding, _ = identity_pair(patch, 3)
-    counts = token_grid(grid, patch)
-    tokens = embedding(torch.from_numpy(fields), counts).detach().numpy()
-    padded = np.zeros((2, *(count * size for count, size in zip(counts, patch, strict=True)), 3))
-    padded[(slice(None), *(slice(size) for size in grid))] = fields
-    for number, place in enumerate(np.ndindex(*counts)):
-        block = tuple(slice(i * size, (i + 1) * size) for i, size in zip(place, patch, strict=True))
-        np.testing.assert_array_equal(tokens[:, number], padded[(slice(None), *block)].reshape(2, -1))
+def test_tokens_hold_their_patch_with_zeros_at_the_high_ends():
+    for grid, patch in CASES:
+        fields = np.random.default_rng(0).normal(size=(2, *grid, 3))
+        embedding, _ = identity_pair(patch, 3)
+        counts = token_grid(grid, patch)
+        tokens = embedding(torch.from_numpy(fields), counts).detach().numpy()
+        padded = np.zeros((2, *(count * size for count, size in zip(counts, patch, strict=True)), 3))
+        padded[(slice(None), *(slice(size) for size in grid))] = fields
+        for number, place in enumerate(np.ndindex(*counts)):
+            block = tuple(slice(i * size, (i + 1) * size) for i, size in zip(place, patch, strict=True))
+            np.testing.assert_array_equal(tokens[:, number], padded[(slice(None), *block)].reshape(2, -1))
 
 
 def test_more_tokens_than_needed_are_all_padding():
@@ -57,26 +57,22 @@ def test_more_tokens_than_needed_are_all_padding():
     assert torch.equal(expansion(tokens.reshape(1, 12, 4), (4, 3), (3, 3)), fields)
 
 
-@pytest.mark.parametrize(
-    ("grid", "patch", "multiple", "expected"),
-    [
+def test_token_counts():
+    for grid, patch, multiple, expected in [
         ((85, 85), (2, 2), 8, (44, 44)),  # 85 points padded to 88, as the public code does
         ((64, 64), (2, 2), 8, (32, 32)),
         ((85,), (2,), 1, (43,)),
         ((9,), (3,), 4, (4,)),  # to 12, the least common multiple
         ((5, 20), (2, 2), 8, (3, 12)),  # an axis shorter than the multiple is padded to the patch alone
         ((1, 1, 1), (1, 1, 1), 1, (1, 1, 1)),
-    ],
-)
-def test_token_counts(grid, patch, multiple, expected):
-    assert token_grid(grid, patch, multiple) == expected
+    ]:
+        assert token_grid(grid, patch, multiple) == expected
 
 
 def test_token_counts_cover_the_grid_and_no_patch_too_many():
-    for size in range(1, 40):
-        for patch in range(1, 6):
-            (count,) = token_grid((size,), (patch,))
-            assert count * patch >= size > (count - 1) * patch
+    for size, patch in product(range(1, 40), range(1, 6)):
+        (count,) = token_grid((size,), (patch,))
+        assert count * patch >= size > (count - 1) * patch
 
 
 def test_embedding_and_expansion_are_the_published_formulas():

@@ -19,16 +19,16 @@ def random(*shape, seed=0):
     return torch.rand(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
-@pytest.mark.parametrize(("n_dims", "size"), [(1, 9), (2, 8), (2, 16), (3, 4), (3, 8)])
-def test_hilberts_curve_goes_from_neighbour_to_neighbour_and_mortons_jumps(n_dims, size):
-    points = grid(n_dims, size)
-    steps = {}
-    for curve in CURVES:
-        visited = points[sort_points(points, curve)]
-        assert len(visited.unique(dim=0)) == size**n_dims
-        steps[curve] = visited.diff(dim=0).norm(dim=-1)
-    assert (steps["hilbert"] == 1).all()
-    assert (steps["morton"].max() > 2) == (n_dims > 1)
+def test_hilberts_curve_goes_from_neighbour_to_neighbour_and_mortons_jumps():
+    for n_dims, size in [(1, 9), (2, 8), (2, 16), (3, 4), (3, 8)]:
+        points = grid(n_dims, size)
+        steps = {}
+        for curve in CURVES:
+            visited = points[sort_points(points, curve)]
+            assert len(visited.unique(dim=0)) == size**n_dims
+            steps[curve] = visited.diff(dim=0).norm(dim=-1)
+        assert (steps["hilbert"] == 1).all()
+        assert (steps["morton"].max() > 2) == (n_dims > 1)
 
 
 def test_points_that_are_close_on_hilberts_curve_are_close_in_space():
@@ -42,16 +42,15 @@ def test_points_that_are_close_on_hilberts_curve_are_close_in_space():
         assert distance["hilbert"] < 0.95 * distance["morton"]
 
 
-@pytest.mark.parametrize("curve", CURVES)
-@pytest.mark.parametrize("n_dims", [1, 2, 3])
-def test_the_order_does_not_depend_on_the_listing(curve, n_dims):
-    # Several points of a cell: the first two differ by less than any cell, the next two not at all.
-    points = torch.cat([random(40, n_dims), torch.full((2, n_dims), 0.5), torch.full((2, n_dims), 0.25)])
-    points[41, -1] += 1e-14
-    expected = points[sort_points(points, curve)]
-    for seed in range(3):
-        shuffled = points[torch.randperm(len(points), generator=torch.Generator().manual_seed(seed))]
-        assert torch.equal(shuffled[sort_points(shuffled, curve)], expected)
+def test_the_order_does_not_depend_on_the_listing():
+    for curve, n_dims in product(CURVES, [1, 2, 3]):
+        # Several points of a cell: the first two differ by less than any cell, the next two not at all.
+        points = torch.cat([random(40, n_dims), torch.full((2, n_dims), 0.5), torch.full((2, n_dims), 0.25)])
+        points[41, -1] += 1e-14
+        expected = points[sort_points(points, curve)]
+        for seed in range(3):
+            shuffled = points[torch.randperm(len(points), generator=torch.Generator().manual_seed(seed))]
+            assert torch.equal(shuffled[sort_points(shuffled, curve)], expected)
 
 
 @pytest.mark.parametrize("curve", CURVES)
@@ -60,12 +59,11 @@ def test_moved_and_scaled_points_keep_their_order(curve):
     assert torch.equal(sort_points(8.0 * points - 256.0, curve), sort_points(points, curve))
 
 
-@pytest.mark.parametrize("curve", CURVES)
-@pytest.mark.parametrize("n_dims", [1, 2, 3])
-def test_samples_of_a_batch_are_sorted_by_themselves(curve, n_dims):
-    points = random(3, 20, n_dims) * torch.tensor([1.0, 10.0, 0.1])[:, None, None]
-    expected = torch.stack([sort_points(own, curve) for own in points])
-    assert torch.equal(sort_points(points, curve), expected)
+def test_samples_of_a_batch_are_sorted_by_themselves():
+    for curve, n_dims in product(CURVES, [1, 2, 3]):
+        points = random(3, 20, n_dims) * torch.tensor([1.0, 10.0, 0.1])[:, None, None]
+        expected = torch.stack([sort_points(own, curve) for own in points])
+        assert torch.equal(sort_points(points, curve), expected)
 
 
 def test_mortons_codes_take_the_bits_in_turn():
@@ -87,11 +85,10 @@ def test_unknown_curves_and_dimensions_are_refused():
         sort_points(random(3, 4))
 
 
-@pytest.mark.parametrize("curve", [*CURVES, "given"])
-@pytest.mark.parametrize("n_dims", [1, 2, 3])
-def test_packed_samples_are_sorted_one_by_one(curve, n_dims):
-    sizes = (7, 1, 12, 2)
-    parts = [scale * random(size, n_dims, seed=size) for size, scale in zip(sizes, (1, 1, 9, 0), strict=True)]
-    starts = [0, 7, 8, 20]
-    expected = [sort_points(own, curve) + start for own, start in zip(parts, starts, strict=True)]
-    assert torch.equal(sort_points(torch.cat(parts), curve, sizes), torch.cat(expected))
+def test_packed_samples_are_sorted_one_by_one():
+    for curve, n_dims in product([*CURVES, "given"], [1, 2, 3]):
+        sizes = (7, 1, 12, 2)
+        parts = [scale * random(size, n_dims, seed=size) for size, scale in zip(sizes, (1, 1, 9, 0), strict=True)]
+        starts = [0, 7, 8, 20]
+        expected = [sort_points(own, curve) + start for own, start in zip(parts, starts, strict=True)]
+        assert torch.equal(sort_points(torch.cat(parts), curve, sizes), torch.cat(expected))

@@ -34,27 +34,21 @@ def test_the_four_way_cross_scan_by_hand(order, expected):
     assert index_paths((2, 3), "cross", order) == expected
 
 
-@pytest.mark.parametrize(
-    ("name", "order", "expected"),
-    [
+def test_sets_of_directions_of_a_matrix():
+    for name, order, expected in [
         ("cross", "vmamba", ((2, 1), (1, 2), (-2, -1), (-1, -2))),
         ("cross", "paper", ((2, 1), (-2, -1), (1, 2), (-1, -2))),
         ("corners", "vmamba", ((2, 1), (1, -2), (-2, -1), (-1, 2))),
         ("corners", "paper", ((2, 1), (-2, -1), (1, -2), (-1, 2))),
-        ("all", "vmamba",
-         ((2, 1), (1, 2), (-2, 1), (1, -2), (-2, -1), (-1, -2), (2, -1), (-1, 2))),
-        ("all", "paper",
-         ((2, 1), (-2, -1), (1, 2), (-1, -2), (-2, 1), (2, -1), (1, -2), (-1, 2))),
-    ],
-)  # fmt: skip
-def test_sets_of_directions_of_a_matrix(name, order, expected):
-    assert direction_set(2, name, order) == expected
+        ("all", "vmamba", ((2, 1), (1, 2), (-2, 1), (1, -2), (-2, -1), (-1, -2), (2, -1), (-1, 2))),
+        ("all", "paper", ((2, 1), (-2, -1), (1, 2), (-1, -2), (-2, 1), (2, -1), (1, -2), (-1, 2))),
+    ]:
+        assert direction_set(2, name, order) == expected
 
 
-@pytest.mark.parametrize("name", SETS)
-@pytest.mark.parametrize("order", DIRECTION_ORDERS)
-def test_a_line_is_run_through_forwards_and_backwards(name, order):
-    assert index_paths((4,), name, order) == [[0, 1, 2, 3], [3, 2, 1, 0]]
+def test_a_line_is_run_through_forwards_and_backwards():
+    for name, order in product(SETS, DIRECTION_ORDERS):
+        assert index_paths((4,), name, order) == [[0, 1, 2, 3], [3, 2, 1, 0]]
 
 
 def test_every_axis_is_the_fastest_once_from_the_first_corner_of_a_box():
@@ -84,16 +78,14 @@ def test_row_corners_are_rows_of_the_grid_and_of_its_mirror_image_by_hand():
 
 
 # ---------------------------------------------------------------- laws of all sets
-@pytest.mark.parametrize("grid", GRIDS)
-@pytest.mark.parametrize("name", SETS)
-@pytest.mark.parametrize("order", DIRECTION_ORDERS)
-def test_every_path_visits_every_cell_once_and_has_its_reverse(grid, name, order):
-    paths = direction_paths(grid, direction_set(len(grid), name, order))
-    assert paths.dtype == torch.int64
-    assert all(sorted(path) == list(range(prod(grid))) for path in paths.tolist())
-    half = len(paths) // 2
-    ahead, back = (paths[:half], paths[half:]) if order == "vmamba" else (paths[::2], paths[1::2])
-    assert torch.equal(back, ahead.flip(1))
+def test_every_path_visits_every_cell_once_and_has_its_reverse():
+    for grid, name, order in product(GRIDS, SETS, DIRECTION_ORDERS):
+        paths = direction_paths(grid, direction_set(len(grid), name, order))
+        assert paths.dtype == torch.int64
+        assert all(sorted(path) == list(range(prod(grid))) for path in paths.tolist())
+        half = len(paths) // 2
+        ahead, back = (paths[:half], paths[half:]) if order == "vmamba" else (paths[::2], paths[1::2])
+        assert torch.equal(back, ahead.flip(1))
 
 
 COUNTS = {
@@ -106,15 +98,15 @@ def test_every_set_has_its_counts():
     assert tuple(COUNTS) == SCAN_DIRECTIONS
 
 
-@pytest.mark.parametrize(("name", "counts"), COUNTS.items())
-def test_numbers_of_different_directions(name, counts):
-    for n_dims, count in enumerate(counts, start=1):
-        for order in DIRECTION_ORDERS:
-            directions = direction_set(n_dims, name, order)
-            assert len(directions) == len(set(directions)) == count
-            assert all(sorted(map(abs, direction)) == list(range(1, n_dims + 1)) for direction in directions)
-        last, following = (set(direction_set(n_dims, name, order)) for order in DIRECTION_ORDERS)
-        assert last == following
+def test_numbers_of_different_directions():
+    for name, counts in COUNTS.items():
+        for n_dims, count in enumerate(counts, start=1):
+            for order in DIRECTION_ORDERS:
+                directions = direction_set(n_dims, name, order)
+                assert len(directions) == len(set(directions)) == count
+                assert all(sorted(map(abs, direction)) == list(range(1, n_dims + 1)) for direction in directions)
+            last, following = (set(direction_set(n_dims, name, order)) for order in DIRECTION_ORDERS)
+            assert last == following
 
 
 def corners_of(grid):
@@ -122,29 +114,32 @@ def corners_of(grid):
     return {int(cells[corner]) for corner in product(*((0, size - 1) for size in grid))}
 
 
-@pytest.mark.parametrize("grid", [(4,), (3, 5), (2, 3, 4)])
-@pytest.mark.parametrize("name", SETS)
-def test_corners_where_paths_start(grid, name):
-    starts = [path[0] for path in index_paths(grid, name, "vmamba")]
-    if name in ("bidirectional", "cross"):
-        assert set(starts) == {0, prod(grid) - 1}
-    elif name == "row_corners":
-        assert len(set(starts)) == len(starts) == min(4, 2 ** len(grid))
-        assert set(starts) <= corners_of(grid)
-    else:
-        assert set(starts) == corners_of(grid)
-        counts = {starts.count(corner) for corner in starts}
-        assert counts == {1 if name == "corners" else len(grid)}
+def test_corners_where_paths_start():
+    for grid, name in product([(4,), (3, 5), (2, 3, 4)], SETS):
+        starts = [path[0] for path in index_paths(grid, name, "vmamba")]
+        if name in ("bidirectional", "cross"):
+            assert set(starts) == {0, prod(grid) - 1}
+        elif name == "row_corners":
+            assert len(set(starts)) == len(starts) == min(4, 2 ** len(grid))
+            assert set(starts) <= corners_of(grid)
+        else:
+            assert set(starts) == corners_of(grid)
+            counts = {starts.count(corner) for corner in starts}
+            assert counts == {1 if name == "corners" else len(grid)}
 
 
-@pytest.mark.parametrize(
-    ("name", "seen"),
-    [("forward", 1), ("bidirectional", 2), ("cross", 2), ("corners", 4), ("row_corners", 4), ("all", 4)],
-)
-def test_quadrants_that_a_cell_sees(name, seen):
-    # A quadrant is seen where both axes run towards the cell from there.
-    quadrants = {tuple(np.sign(sorted(direction, key=abs))) for direction in direction_set(2, name)}
-    assert len(quadrants) == seen
+def test_quadrants_that_a_cell_sees():
+    for name, seen in [
+        ("forward", 1),
+        ("bidirectional", 2),
+        ("cross", 2),
+        ("corners", 4),
+        ("row_corners", 4),
+        ("all", 4),
+    ]:
+        # A quadrant is seen where both axes run towards the cell from there.
+        quadrants = {tuple(np.sign(sorted(direction, key=abs))) for direction in direction_set(2, name)}
+        assert len(quadrants) == seen
 
 
 @pytest.mark.parametrize("n_dims", [2, 3])
@@ -186,38 +181,38 @@ def signed(n_dims):
     return sorted(turns)
 
 
-@pytest.mark.parametrize("grid", [(1, 6), (6, 1), (1, 1, 5), (1, 5, 1), (5, 1, 1)])
-def test_on_a_line_the_scan_of_a_grid_is_that_of_the_path(grid):
-    n_dims = len(grid)
-    x, dt, A, B, C = scan_inputs(grid)
-    scan = getattr(skop.ops, f"selective_scan_{n_dims}d")
-    directions = signed(n_dims)
-    assert len(directions) == {2: 8, 3: 48}[n_dims]
-    for direction in directions:
-        found = scan(x, dt, A, B, C, directions=(direction,)).flatten(1, -2)
-        flat = [values.flatten(1, n_dims) for values in (x, dt, B, C)]
-        expected = skop.ops.selective_scan(*flat[:2], A, *flat[2:], paths=direction_paths(grid, (direction,)))
-        torch.testing.assert_close(found, expected)
+def test_on_a_line_the_scan_of_a_grid_is_that_of_the_path():
+    for grid in [(1, 6), (6, 1), (1, 1, 5), (1, 5, 1), (5, 1, 1)]:
+        n_dims = len(grid)
+        x, dt, A, B, C = scan_inputs(grid)
+        scan = getattr(skop.ops, f"selective_scan_{n_dims}d")
+        directions = signed(n_dims)
+        assert len(directions) == {2: 8, 3: 48}[n_dims]
+        for direction in directions:
+            found = scan(x, dt, A, B, C, directions=(direction,)).flatten(1, -2)
+            flat = [values.flatten(1, n_dims) for values in (x, dt, B, C)]
+            expected = skop.ops.selective_scan(*flat[:2], A, *flat[2:], paths=direction_paths(grid, (direction,)))
+            torch.testing.assert_close(found, expected)
 
 
-@pytest.mark.parametrize("direction", signed(2))
-def test_the_scan_of_a_grid_reaches_the_cells_that_lie_ahead_on_both_axes(direction):
-    grid = (3, 4)
-    x, dt, A, B, C = scan_inputs(grid)
-    x = x.requires_grad_()
-    outputs = skop.ops.selective_scan_2d(x, dt, A, B, C, directions=(direction,)).flatten(1, 2)
-    cells = list(product(range(3), range(4)))
-    (path,) = direction_paths(grid, (direction,)).tolist()
-    place = {cells[cell]: number for number, cell in enumerate(path)}
-    for number, target in enumerate(cells):
-        (gradient,) = torch.autograd.grad(outputs[0, number].sum(), x, retain_graph=True)
-        reached = gradient[0].abs().amax(-1) > 0
-        for source in cells:
-            # Eq. 23: the sum runs over the cells before the target on both axes.
-            behind = all((target[abs(axis) - 1] - source[abs(axis) - 1]) * axis >= 0 for axis in direction)
-            assert reached[source] == behind
-            # A path has passed all of them.
-            assert not behind or place[source] <= place[target]
+def test_the_scan_of_a_grid_reaches_the_cells_that_lie_ahead_on_both_axes():
+    for direction in signed(2):
+        grid = (3, 4)
+        x, dt, A, B, C = scan_inputs(grid)
+        x = x.requires_grad_()
+        outputs = skop.ops.selective_scan_2d(x, dt, A, B, C, directions=(direction,)).flatten(1, 2)
+        cells = list(product(range(3), range(4)))
+        (path,) = direction_paths(grid, (direction,)).tolist()
+        place = {cells[cell]: number for number, cell in enumerate(path)}
+        for number, target in enumerate(cells):
+            (gradient,) = torch.autograd.grad(outputs[0, number].sum(), x, retain_graph=True)
+            reached = gradient[0].abs().amax(-1) > 0
+            for source in cells:
+                # Eq. 23: the sum runs over the cells before the target on both axes.
+                behind = all((target[abs(axis) - 1] - source[abs(axis) - 1]) * axis >= 0 for axis in direction)
+                assert reached[source] == behind
+                # A path has passed all of them.
+                assert not behind or place[source] <= place[target]
 
 
 # ---------------------------------------------------------------- errors and the cache
@@ -228,10 +223,10 @@ def test_unknown_names_are_refused_with_those_that_exist():
         direction_set(2, "cross", "random")
 
 
-@pytest.mark.parametrize("name", SETS)
-def test_a_grid_has_an_axis(name):
-    with pytest.raises(ValueError, match="n_dims=0; expected at least 1 axis"):
-        direction_set(0, name)
+def test_a_grid_has_an_axis():
+    for name in SETS:
+        with pytest.raises(ValueError, match="n_dims=0; expected at least 1 axis"):
+            direction_set(0, name)
 
 
 def test_sizes_of_a_grid_are_not_mixed_up():

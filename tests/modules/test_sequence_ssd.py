@@ -4,6 +4,7 @@ Letters: T tokens, R heads, N states.
 """
 
 import math
+from itertools import product
 
 import numpy as np
 import pytest
@@ -121,12 +122,11 @@ def literal_mamba(module, u):
 LITERAL = {HydraMixer: literal_hydra, BidirectionalSSDMixer: literal_mamba}
 
 
-@pytest.mark.parametrize("mixer", MIXERS)
-@pytest.mark.parametrize("length", [1, 2, 7, 70])
-def test_mixers_are_their_matrices(mixer, length):
-    module, tokens = make(mixer), tokens_of(length)
-    expected = np.stack([LITERAL[mixer](module, sample.numpy()) for sample in tokens])
-    np.testing.assert_allclose(module(tokens).detach().numpy(), expected, rtol=1e-10, atol=1e-12)
+def test_mixers_are_their_matrices():
+    for mixer, length in product(MIXERS, [1, 2, 7, 70]):
+        module, tokens = make(mixer), tokens_of(length)
+        expected = np.stack([LITERAL[mixer](module, sample.numpy()) for sample in tokens])
+        np.testing.assert_allclose(module(tokens).detach().numpy(), expected, rtol=1e-10, atol=1e-12)
 
 
 @pytest.mark.parametrize("options", [{"n_heads": 1}, {"d_state": 1, "expand": 1, "n_heads": 2}, {"kernel_size": 5}])
@@ -191,27 +191,3 @@ def test_sizes_that_do_not_fit_are_refused():
     with pytest.raises(ValueError, match="kernel_size=4 is even"):
         HydraMixer(8, kernel_size=4)
     assert HydraMixer(100).n_heads == 2  # 200 channels: three heads of about 64 do not fit
-
-
-@pytest.mark.parametrize("mixer", MIXERS)
-def test_gradients(mixer):
-    module = make(mixer, 4, n_heads=2, d_state=2)
-    names, values = zip(*module.named_parameters(), strict=True)
-
-    def run(tokens, *parameters):
-        return torch.func.functional_call(module, dict(zip(names, parameters, strict=True)), (tokens,))
-
-    assert torch.autograd.gradcheck(run, (tokens_of(5, 4, 1).requires_grad_(), *values), fast_mode=True)
-
-
-@pytest.mark.parametrize("mixer", MIXERS)
-def test_single_precision_and_autocast_stay_near_double(mixer):
-    double, tokens = make(mixer), tokens_of(30)
-    single = mixer(8, d_state=3, n_heads=4)
-    single.load_state_dict(double.state_dict())
-    expected = double(tokens)
-    error = (single(tokens.float()) - expected).abs().max()
-    assert error < 1e-5 * expected.abs().max()
-    with torch.autocast("cpu", torch.bfloat16):
-        low = single(tokens.float())
-    assert (low - expected).abs().max() < 0.05 * expected.abs().max()

@@ -1,6 +1,7 @@
 """Spectral convolutions against sums over frequencies, on grids of any size."""
 
 import itertools
+from itertools import product
 
 import pytest
 import torch
@@ -43,11 +44,10 @@ def filtered(module, grid):
     return torch.fft.irfftn(half, s=shape, dim=axes, norm="ortho")
 
 
-@pytest.mark.parametrize("shape", [(7,), (8,), (6, 7), (7, 4), (9, 2), (1, 1), (4, 5, 3)])
-@pytest.mark.parametrize("n_modes", [2, 3, 9])
-def test_low_frequencies_are_multiplied_by_their_matrices(shape, n_modes):
-    module, grid = make(len(shape), n_modes), random(2, *shape, 2)
-    torch.testing.assert_close(module(grid), silu(filtered(module, grid) + module.linear(grid)))
+def test_low_frequencies_are_multiplied_by_their_matrices():
+    for shape, n_modes in product([(7,), (8,), (6, 7), (7, 4), (9, 2), (1, 1), (4, 5, 3)], [2, 3, 9]):
+        module, grid = make(len(shape), n_modes), random(2, *shape, 2)
+        torch.testing.assert_close(module(grid), silu(filtered(module, grid) + module.linear(grid)))
 
 
 @pytest.mark.parametrize("n_dims", [1, 2, 3])

@@ -4,6 +4,7 @@ Notation, as in the module: B samples, L tokens, I inner width, S directions, H 
 poles of a set, C = I / H channels of a set; z_m = exp(2 pi i m / L) is the place of the m-th token of a path.
 """
 
+from itertools import product
 from math import prod
 
 import numpy as np
@@ -166,19 +167,12 @@ CASES = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("case", CASES)
-@pytest.mark.parametrize("transform", TRANSFORMS)
-def test_the_mixer_is_that_of_the_equations(transform, case):
-    n_dims, grid, options, paths = CASES[case]
-    mixer, tokens = make(n_dims, transform=transform, **options), random(2, prod(grid), WIDTH)
-    expected = np.stack([reference(mixer, numbers(own), grid, paths) for own in tokens])
-    np.testing.assert_allclose(numbers(mixer(tokens, grid)), expected, rtol=1e-9, atol=1e-11)
-
-
-def test_single_precision_is_close_to_double():
-    mixer, tokens = make(n_poles=8), random(2, 16, WIDTH)
-    found = mixer.float()(tokens.float())
-    torch.testing.assert_close(found.double(), mixer.double()(tokens), rtol=1e-4, atol=1e-4)
+def test_the_mixer_is_that_of_the_equations():
+    for case, transform in product(CASES, TRANSFORMS):
+        n_dims, grid, options, paths = CASES[case]
+        mixer, tokens = make(n_dims, transform=transform, **options), random(2, prod(grid), WIDTH)
+        expected = np.stack([reference(mixer, numbers(own), grid, paths) for own in tokens])
+        np.testing.assert_allclose(numbers(mixer(tokens, grid)), expected, rtol=1e-9, atol=1e-11)
 
 
 # ---------------------------------------------------------------- poles
@@ -254,28 +248,6 @@ def test_adaptive_poles_learn_and_their_places_do_not_decay():
 
 
 # ---------------------------------------------------------------- laws
-@pytest.mark.parametrize("transform", TRANSFORMS)
-def test_samples_of_a_batch_do_not_know_each_other(transform):
-    mixer, tokens = make(transform=transform), random(3, 7, WIDTH)
-    for number, own in enumerate(tokens):
-        torch.testing.assert_close(mixer(tokens)[number], mixer(own[None])[0])
-
-
-@pytest.mark.parametrize("transform", TRANSFORMS)
-def test_packed_samples_are_mixed_one_by_one(transform):
-    mixer, tokens, sizes = make(transform=transform), random(1, 13, WIDTH), (4, 1, 8)
-    found = mixer(tokens, sizes=sizes)
-    expected = torch.cat([mixer(own) for own in tokens.split(sizes, dim=1)], dim=1)
-    torch.testing.assert_close(found, expected)
-
-
-@pytest.mark.parametrize("transform", TRANSFORMS)
-def test_a_single_token_is_a_sample_too(transform):
-    mixer = make(transform=transform)
-    found = mixer(random(2, 1, WIDTH))
-    assert found.shape == (2, 1, WIDTH)
-    assert found.isfinite().all()
-    assert mixer.float()(random(2, 1, WIDTH).float()).isfinite().all()
 
 
 @pytest.mark.parametrize("transform", TRANSFORMS)
@@ -311,16 +283,15 @@ def test_the_expansion_is_linear_in_the_signal():
     torch.testing.assert_close(combined, 2 * (mixer(first) - nothing) - 3 * (mixer(second) - nothing))
 
 
-@pytest.mark.parametrize("directions", [1, 2])
-@pytest.mark.parametrize("count", [16, 17])
-def test_poles_at_the_origin_keep_the_low_frequencies(count, directions):
-    mixer = transparent(3, [[0] * 5] * directions, scan_directions=("forward", "bidirectional")[directions - 1])
-    tokens = random(2, count, 3)
-    spectrum = torch.fft.rfft(tokens, dim=1)
-    spectrum[:, 5:] = 0
-    smooth = torch.fft.irfft(spectrum, count, dim=1)
-    torch.testing.assert_close(mixer(tokens), smooth + 50)
-    torch.testing.assert_close(mixer(smooth), smooth + 50)
+def test_poles_at_the_origin_keep_the_low_frequencies():
+    for directions, count in product([1, 2], [16, 17]):
+        mixer = transparent(3, [[0] * 5] * directions, scan_directions=("forward", "bidirectional")[directions - 1])
+        tokens = random(2, count, 3)
+        spectrum = torch.fft.rfft(tokens, dim=1)
+        spectrum[:, 5:] = 0
+        smooth = torch.fft.irfft(spectrum, count, dim=1)
+        torch.testing.assert_close(mixer(tokens), smooth + 50)
+        torch.testing.assert_close(mixer(smooth), smooth + 50)
 
 
 def test_a_signal_of_two_poles_is_found_again_by_these_and_by_no_others():
@@ -343,20 +314,6 @@ def test_an_expansion_of_an_expansion_is_itself_where_functions_are_orthogonal()
     plain = transparent(2, poles, orthogonal=False)
     once = plain(tokens) - plain(0 * tokens)
     assert not torch.allclose(plain(once) - plain(0 * tokens), once, rtol=0.1)
-
-
-@pytest.mark.parametrize("transform", TRANSFORMS)
-def test_gradients_are_those_of_finite_differences(transform):
-    mixer = TakenakaMalmquistMixer(
-        2, 1, n_poles=2, expand=1, d_state=1, kernel_size=2, transform=transform, max_radius=0.7
-    ).double()
-    names = [name for name, _ in mixer.named_parameters()]
-    values = [parameter.detach().clone().requires_grad_() for parameter in mixer.parameters()]
-
-    def run(tokens, *parameters):
-        return torch.func.functional_call(mixer, dict(zip(names, parameters, strict=True)), (tokens,))
-
-    assert torch.autograd.gradcheck(run, (random(1, 3, 2).requires_grad_(), *values))
 
 
 # ---------------------------------------------------------------- the equations as printed
@@ -430,19 +387,16 @@ def test_a_filter_has_no_rank():
     assert not names & {"means", "rates", "reduce.weight", "spread.weight"}
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
+def test_wrong_options_are_named():
+    for options, message in [
         ({"transform": "literal"}, r"transform is 'literal'; expected one of \('coefficients', 'filter'\)"),
         ({"n_pole_heads": 5}, "n_pole_heads=5 does not divide the inner width 12"),
         ({"max_radius": 1.0}, "max_radius=1.0; expected a number between 0 and 1"),
         ({"max_radius": 0.0}, "max_radius=0.0"),
         ({"scan_directions": "spiral"}, "scan_directions is 'spiral'"),
-    ],
-)
-def test_wrong_options_are_named(options, message):
-    with pytest.raises(ValueError, match=message):
-        make(**options)
+    ]:
+        with pytest.raises(ValueError, match=message):
+            make(**options)
 
 
 def test_a_grid_of_another_number_of_axes_is_refused():

@@ -10,13 +10,17 @@ from skop import parts
 from skop.data import unit_grid
 from skop.networks import AMOPatchNetwork, GeoMaNONetwork, LaMOPatchNetwork
 from skop.parts import (
+    GNOT,
     Attention,
+    GalerkinTransformer,
     GeometricScan,
     GridSSD,
     Hydra,
     LatentAttention,
     LatentTokens,
+    Mamba,
     Mixer,
+    OFormer,
     Patches,
     RotaryAttention,
     TakenakaMalmquist,
@@ -48,12 +52,34 @@ AMO_POINTS = {
     "latents": LatentAttention(n_tokens=6, n_heads=2, n_centred_heads=0, n_frequencies=0),
 }  # fmt: skip
 
+#: Heads of attention, which OFormer has one of.
+HEADS = {"gnot": 2, "galerkin": 2, "oformer": 1}
+ROTARY = {"query_heads": 2, "rotary_scales": (8.0, 4.0), "query_rotary_scale": 8.0}
+PLACE = {"kernel_size": 1, "n_frequencies": 1}
+MNO = {
+    "gnot": {"mlp_ratio": 2, "host": GNOT(mlp_depth=1, n_experts=2, branches="parts", **PLACE)},
+    "galerkin": {"mlp_ratio": 1, "host": GalerkinTransformer(decoder="pointwise", decoder_width=6, n_modes=3, **PLACE)},
+    "oformer": {"mlp_ratio": 1, "host": OFormer(
+        latent_width=8, residual="normalized", n_fourier=4, propagator_width=12, propagator_depth=2, **PLACE,
+    )},
+}  # fmt: skip
+
 #: A mixer of each class that fits any network, and of each kind of attention.
 MIXERS = [
     kind()
     for kind in vars(parts).values()
     if isinstance(kind, type) and issubclass(kind, Mixer) and kind not in (Mixer, RotaryAttention)
 ] + [Attention(kind=kind) for kind in Attention.kind_of_attention]
+
+
+def mno_mixer(host, mixer):
+    """One of the three mixers by its word; parts stay as they are."""
+    if not isinstance(mixer, str):
+        return mixer
+    if mixer == "mamba":
+        return Mamba(d_state=2)
+    kind, rotary = (RotaryAttention, ROTARY) if host == "oformer" else (Attention, {})
+    return kind(kind=mixer, n_heads=HEADS[host], **rotary)
 
 
 def changed(keywords, changes):

@@ -1,6 +1,7 @@
 """AMO's networks: their parts in order, packed, query and chunked points, kinds of inputs and outputs, gradients."""
 
 from dataclasses import replace
+from itertools import product
 
 import pytest
 import torch
@@ -40,19 +41,8 @@ def make_network(*, n_dims=2, n_fields=1, n_params=0, n_outputs=1, n_scalars=0, 
     return network
 
 
-@pytest.fixture(params=[name for name in FORMS if name not in ("sum", "filter")])
-def form(request):
-    """Options of one of the forms that differ in what points and latent tokens exchange, or in how tokens are made."""
-    return FORMS[request.param]
-
-
 def random(*shape, seed=1):
     return torch.rand(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
-
-
-def samples(n_params=1):
-    """A packed batch of samples of different sizes."""
-    return random(sum(SIZES), 2), random(sum(SIZES), 1, seed=2), random(len(SIZES), n_params, seed=3)
 
 
 # ---------------------------------------------------------------- the parts in order
@@ -72,19 +62,18 @@ def read_and_transform(network, points, coords, aggregation):
     return block.decode(points, coords, latents), latents
 
 
-@pytest.mark.parametrize("aggregation", ["last", "sum"])
-@pytest.mark.parametrize("decoder", ["encoder_weights", "own_softmax"])
-def test_latent_tokens_read_the_points_once_and_all_blocks_transform_them(decoder, aggregation):
-    network = make_network(latents__decoder=decoder, latents__aggregation=aggregation, depth=3, n_scalars=2)
-    coords, fields = random(2, 7, 2), random(2, 7, 1)
-    assert len(network.blocks) == 1
-    assert len(network.blocks[0].transform.blocks) == 3
-    points = network.lifting(torch.cat([coords, fields], dim=-1)) + network.placeholder
-    points, latents = read_and_transform(network, points, coords, aggregation)
-    assert latents.shape == (2, 6, 8)
-    field, scalars = network(coords, fields, None)
-    torch.testing.assert_close(field, network.head(points))
-    torch.testing.assert_close(scalars, network.scalar_head(points))
+def test_latent_tokens_read_the_points_once_and_all_blocks_transform_them():
+    for aggregation, decoder in product(["last", "sum"], ["encoder_weights", "own_softmax"]):
+        network = make_network(latents__decoder=decoder, latents__aggregation=aggregation, depth=3, n_scalars=2)
+        coords, fields = random(2, 7, 2), random(2, 7, 1)
+        assert len(network.blocks) == 1
+        assert len(network.blocks[0].transform.blocks) == 3
+        points = network.lifting(torch.cat([coords, fields], dim=-1)) + network.placeholder
+        points, latents = read_and_transform(network, points, coords, aggregation)
+        assert latents.shape == (2, 6, 8)
+        field, scalars = network(coords, fields, None)
+        torch.testing.assert_close(field, network.head(points))
+        torch.testing.assert_close(scalars, network.scalar_head(points))
 
 
 def test_points_and_latent_tokens_may_meet_in_each_block():
@@ -133,140 +122,43 @@ def test_a_prime_number_of_tokens_is_one_row():
     assert make_network(mixer__scan_directions="corners", latents__n_tokens=7).blocks[0].transform.grid == (1, 7)
 
 
-@pytest.mark.parametrize("n_frequencies", [0, 2])
-@pytest.mark.parametrize(("n_fields", "n_params"), [(1, 2), (0, 0)])
-def test_coordinates_may_have_a_network_of_their_own(n_fields, n_params, n_frequencies):
-    options = {"n_fields": n_fields, "n_params": n_params, "latents__n_frequencies": n_frequencies}
-    network = make_network(latents__position_network=True, **options)
-    coords, fields, params = random(3, 7, 2), random(3, 7, 1), random(3, 2)
-    angles = coords[..., None] * torch.pi * 2.0 ** torch.arange(n_frequencies)
-    places = torch.cat([coords, angles.sin().flatten(-2), angles.cos().flatten(-2)], dim=-1)
-    layers = network.lifting.positions
-    points = layers.fc2(gelu(layers.fc1(places))) + network.placeholder
-    if n_fields:
-        others = torch.cat([fields, params[:, None].expand(-1, 7, -1)], dim=-1)
-        points = points + others @ network.lifting.inputs.weight.T + network.lifting.inputs.bias
-    points, _ = network.blocks[0](points, coords)
-    found = network(coords, fields if n_fields else None, params if n_params else None)
-    torch.testing.assert_close(found.field, network.head(points))
+def test_coordinates_may_have_a_network_of_their_own():
+    for n_frequencies, (n_fields, n_params) in product([0, 2], [(1, 2), (0, 0)]):
+        options = {"n_fields": n_fields, "n_params": n_params, "latents__n_frequencies": n_frequencies}
+        network = make_network(latents__position_network=True, **options)
+        coords, fields, params = random(3, 7, 2), random(3, 7, 1), random(3, 2)
+        angles = coords[..., None] * torch.pi * 2.0 ** torch.arange(n_frequencies)
+        places = torch.cat([coords, angles.sin().flatten(-2), angles.cos().flatten(-2)], dim=-1)
+        layers = network.lifting.positions
+        points = layers.fc2(gelu(layers.fc1(places))) + network.placeholder
+        if n_fields:
+            others = torch.cat([fields, params[:, None].expand(-1, 7, -1)], dim=-1)
+            points = points + others @ network.lifting.inputs.weight.T + network.lifting.inputs.bias
+        points, _ = network.blocks[0](points, coords)
+        found = network(coords, fields if n_fields else None, params if n_params else None)
+        torch.testing.assert_close(found.field, network.head(points))
 
 
 # ---------------------------------------------------------------- order, packing, queries, chunks
-def test_the_order_of_points_does_not_matter(form):
-    network = make_network(n_scalars=2, **form)
-    coords, fields, order = random(2, 9, 2), random(2, 9, 1), torch.randperm(9)
-    field, scalars = network(coords, fields, None)
-    moved, same = network(coords[:, order], fields[:, order], None)
-    torch.testing.assert_close(moved, field[:, order])
-    torch.testing.assert_close(same, scalars)
-
-
-def test_packed_samples_are_those_taken_one_by_one(form):
-    network = make_network(n_params=1, n_scalars=2, **form)
-    coords, fields, params = samples()
-    field, scalars = network(coords, fields, params, sizes=SIZES)
-    parts = zip(coords.split(SIZES), fields.split(SIZES), params, strict=True)
-    alone = [network(own[None], values[None], row[None]) for own, values, row in parts]
-    torch.testing.assert_close(field, torch.cat([own.field[0] for own in alone]))
-    torch.testing.assert_close(scalars, torch.cat([own.scalars for own in alone]))
-
-
-def test_query_points_at_the_points_have_their_outputs_and_change_nothing(form):
-    network = make_network(n_params=1, n_scalars=1, **form)
-    coords, fields, params = random(2, 9, 2), random(2, 9, 1), random(2, 1)
-    field, scalars = network(coords, fields, params)
-    for chosen in (slice(None), slice(2, 3)):
-        queries = {"query_coords": coords[:, chosen], "query_fields": fields[:, chosen]}
-        found, same = network(coords, fields, params, **queries)
-        torch.testing.assert_close(found, field[:, chosen])
-        torch.testing.assert_close(same, scalars)
-
-
-@pytest.mark.parametrize("case", ["packed", "shared", "queries"])
-def test_chunks_without_gradients_give_what_the_whole_gives(form, case):
-    network = make_network(n_params=1, n_scalars=2, **form)
-    coords, fields, params = samples()
-    arguments = {"coords": coords, "fields": fields, "params": params, "sizes": SIZES}
-    if case != "packed":
-        arguments = {"coords": random(9, 2), "fields": random(3, 9, 1), "params": params}
-    if case == "queries":
-        arguments |= {"query_coords": random(6, 2), "query_fields": random(3, 6, 1)}
-    expected = network(**arguments)
-    for network.chunk_size in (1, 4):
-        with torch.no_grad():
-            found = network(**arguments)
-        for part, whole in zip(found, expected, strict=True):
-            torch.testing.assert_close(part, whole)
 
 
 # ---------------------------------------------------------------- inputs and outputs
-@pytest.mark.parametrize(("n_outputs", "n_scalars"), [(2, 0), (0, 3), (2, 3)])
-@pytest.mark.parametrize("inputs", ["params", "geometry"])
-def test_parameters_or_places_alone_give_fields_scalars_or_both(form, inputs, n_outputs, n_scalars):
-    data = {"n_fields": 0, "n_params": 2 * (inputs == "params")}
-    network = make_network(n_dims=3, n_outputs=n_outputs, n_scalars=n_scalars, **data, **form)
-    # Other parameters on the same points, or other points.
-    coords, params = (random(6, 3), random(3, 2)) if inputs == "params" else (random(3, 6, 3), None)
-    found = network(coords, None, params)
-    assert (None if found.field is None else found.field.shape) == ((3, 6, n_outputs) if n_outputs else None)
-    assert (None if found.scalars is None else found.scalars.shape) == ((3, n_scalars) if n_scalars else None)
-    outputs = torch.cat([part.flatten(1) for part in found if part is not None], dim=1)
-    assert (outputs[0] - outputs[1]).abs().max() > 1e-3
 
 
-@pytest.mark.parametrize("grid", [(6,), (4, 3), (2, 3, 2)])
-@pytest.mark.parametrize("latents", [ONCE, EACH_BLOCK], ids=["once", "each_block"])
-def test_meshes_in_one_to_three_dimensions(latents, grid):
-    network = make_network(n_dims=len(grid), structured=True, latents=latents)
-    assert network.needs_grid == (latents is EACH_BLOCK)
-    coords, fields = coords_of(grid), fields_on(grid)
-    found = network(coords, fields, None, grid).field
-    assert found.shape == (2, len(coords), 1)
-    # Only where points and tokens meet in each block do convolutions know the neighbours on the mesh.
-    order = torch.randperm(len(coords), generator=torch.Generator().manual_seed(0))
-    moved = network(coords[order], fields[:, order], None, grid).field
-    assert torch.allclose(moved, found[:, order]) == (latents is ONCE)
+def test_meshes_in_one_to_three_dimensions():
+    for grid, latents in product([(6,), (4, 3), (2, 3, 2)], [ONCE, EACH_BLOCK]):
+        network = make_network(n_dims=len(grid), structured=True, latents=latents)
+        assert network.needs_grid == (latents is EACH_BLOCK)
+        coords, fields = coords_of(grid), fields_on(grid)
+        found = network(coords, fields, None, grid).field
+        assert found.shape == (2, len(coords), 1)
+        # Only where points and tokens meet in each block do convolutions know the neighbours on the mesh.
+        order = torch.randperm(len(coords), generator=torch.Generator().manual_seed(0))
+        moved = network(coords[order], fields[:, order], None, grid).field
+        assert torch.allclose(moved, found[:, order]) == (latents is ONCE)
 
 
 # ---------------------------------------------------------------- precision and gradients
-def test_single_precision_agrees_with_double_and_autocast_stays_near(form):
-    double, single = make_network(**form), make_network(dtype=torch.float32, **form)
-    single.load_state_dict(double.state_dict())
-    coords, fields = random(2, 30, 2), random(2, 30, 1)
-    expected = double(coords, fields, None).field
-    found = single(coords.float(), fields.float(), None).field
-    assert (found - expected).abs().max() < 1e-5 * expected.abs().max()
-    with torch.autocast("cpu", torch.bfloat16):
-        low = single(coords.float(), fields.float(), None).field
-    assert (low.float() - found).abs().max() < 0.1 * found.abs().max()
-
-
-@pytest.mark.parametrize(
-    "name",
-    [name if "," in name or name == "literal" else pytest.param(name, marks=pytest.mark.exhaustive) for name in FORMS],
-)
-def test_gradients_of_inputs_and_weights(name):
-    network, sizes = make_network(width=4, depth=1, n_params=1, **(FORMS[name] | {"latents__n_tokens": 4})), None
-    if FORMS[name].get("latents__n_centred_heads"):  # packed samples take a path of their own to logits and to centres
-        sizes = (2, 4)
-    names, values = zip(*network.named_parameters(), strict=True)
-    shape = (6,) if sizes else (2, 6)
-    coords, fields = random(*shape, 2).requires_grad_(), random(*shape, 1).requires_grad_()
-    params = random(2, 1).requires_grad_()
-
-    def run(coords, fields, params, *parameters):
-        weights = dict(zip(names, parameters, strict=True))
-        return torch.func.functional_call(network, weights, (coords, fields, params, None, sizes)).field
-
-    assert torch.autograd.gradcheck(run, (coords, fields, params, *values), fast_mode=True)
-
-
-@pytest.mark.parametrize("name", FORMS)
-def test_every_weight_is_used(name):
-    network = make_network(n_params=1, **FORMS[name])
-    network(random(2, 6, 2), random(2, 6, 1), random(2, 1)).field.square().sum().backward()
-    unused = [name for name, weight in network.named_parameters() if weight.grad is None or not weight.grad.any()]
-    assert unused == []
 
 
 # ---------------------------------------------------------------- grids
@@ -316,9 +208,8 @@ def test_all_presets_read_grids_and_meshes_as_points():
 
 
 # ---------------------------------------------------------------- refusals
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
+def test_names_and_sizes_that_do_not_exist_are_refused():
+    for options, message in [
         ({"mixer": LiteralExpansions(), "latents": EACH_BLOCK}, "LiteralExpansions need .*; set LatentAttention too"),
         ({"latents__aggregation": "mean"}, "aggregation is 'mean'; expected 'last' or 'sum'"),
         ({"latents__decoder": "none"}, "decoder is 'none'"),
@@ -326,8 +217,6 @@ def test_all_presets_read_grids_and_meshes_as_points():
         ({"mixer__transform": "both"}, "'transform' parameter of TakenakaMalmquist must be .* Got 'both' instead"),
         ({"latents__n_heads": 3}, "n_heads=3 does not divide width=8"),
         ({"mixer__n_pole_heads": 3}, "n_pole_heads=3 does not divide the inner width 16"),
-    ],
-)
-def test_names_and_sizes_that_do_not_exist_are_refused(options, message):
-    with pytest.raises(ValueError, match=message):
-        make_network(**options)
+    ]:
+        with pytest.raises(ValueError, match=message):
+            make_network(**options)

@@ -1,5 +1,7 @@
 """GeoMaNO's network: the parts of the paper in their order, its channels; `test_patch_network` has the rest."""
 
+from itertools import product
+
 import numpy as np
 import pytest
 import torch
@@ -12,8 +14,6 @@ from skop.parts import GeometricScan
 
 from .problems import coords_of, fields_on
 from .problems import make_geomano as make_network
-
-COORDINATES = {"patches__positional_encoding": "coordinates"}
 
 
 def count(network):
@@ -66,17 +66,18 @@ def test_mixers_are_those_of_the_settings():
         assert steps.max() < 0.401
 
 
-@pytest.mark.parametrize(("correction", "shares"), [(None, 0), ("0011", 0), ("learnable", 1)])
-@pytest.mark.parametrize(("encoding", "table"), [(None, 0), ("learned", 1)])
-def test_parameter_count_from_the_formulas(correction, shares, encoding, table):
-    width, inner, directions, states, rank, hidden, lift = 6, 12, 4, 2, 1, 24, 5
-    mixer = 2 * width * inner + 9 * inner + inner + inner * directions * (rank + 2 * states)
-    mixer += directions * inner * (rank + 1 + states + 1 + shares * states) + 2 * inner
-    block = 4 * width + mixer + width * hidden + hidden + hidden * width + width
-    encoder = 3 * lift + lift + lift * lift + lift + 4 * lift * width + width + 2 * width
-    head = 2 * width + width + width * 4
-    network = make_network((4, 4), depth=3, mixer__correction=correction, patches__positional_encoding=encoding)
-    assert count(network) == encoder + 3 * block + head + table * 4 * width + 2
+def test_parameter_count_from_the_formulas():
+    for (correction, shares), (encoding, table) in product(
+        [(None, 0), ("0011", 0), ("learnable", 1)], [(None, 0), ("learned", 1)]
+    ):
+        width, inner, directions, states, rank, hidden, lift = 6, 12, 4, 2, 1, 24, 5
+        mixer = 2 * width * inner + 9 * inner + inner + inner * directions * (rank + 2 * states)
+        mixer += directions * inner * (rank + 1 + states + 1 + shares * states) + 2 * inner
+        block = 4 * width + mixer + width * hidden + hidden + hidden * width + width
+        encoder = 3 * lift + lift + lift * lift + lift + 4 * lift * width + width + 2 * width
+        head = 2 * width + width + width * 4
+        network = make_network((4, 4), depth=3, mixer__correction=correction, patches__positional_encoding=encoding)
+        assert count(network) == encoder + 3 * block + head + table * 4 * width + 2
 
 
 def test_sizes_of_the_paper_for_darcy():

@@ -2,6 +2,7 @@
 
 import inspect
 from functools import partial
+from itertools import product
 
 import pytest
 import torch
@@ -53,39 +54,38 @@ def on_points(mixer=HYDRA, **changes):
     return PointNetwork(make_blocks, **(SIZES | changes))
 
 
-@pytest.mark.parametrize("kind", NETWORKS)
-def test_every_network_takes_what_a_batch_gives(kind):
-    expected = list(inspect.signature(OperatorNetwork.forward).parameters)
-    assert list(inspect.signature(kind.forward).parameters) == expected
-    batch = Batch(
-        torch.zeros(6, 2), None, None, None, sizes=(2, 4), queries={"query_coords": None, "query_fields": None}
-    )
-    assert set(batch.inputs()) == set(expected) - {"self"}
+def test_every_network_takes_what_a_batch_gives():
+    for kind in NETWORKS:
+        expected = list(inspect.signature(OperatorNetwork.forward).parameters)
+        assert list(inspect.signature(kind.forward).parameters) == expected
+        batch = Batch(
+            torch.zeros(6, 2), None, None, None, sizes=(2, 4), queries={"query_coords": None, "query_fields": None}
+        )
+        assert set(batch.inputs()) == set(expected) - {"self"}
 
 
-@pytest.mark.parametrize("kind", NETWORKS)
-def test_sizes_have_no_default_values(kind):
-    optional = set()
-    for base in kind.__mro__[: kind.__mro__.index(OperatorNetwork)]:
-        parameters = inspect.signature(base).parameters.values()
-        optional |= {own.name: own.default for own in parameters if own.default is not own.empty}.items()
-    # A part that is left out (0, 0.0 and False are equal), or PyTorch's own choice.
-    assert {value for _, value in optional} <= {None, 0, "default", "channels"}
+def test_sizes_have_no_default_values():
+    for kind in NETWORKS:
+        optional = set()
+        for base in kind.__mro__[: kind.__mro__.index(OperatorNetwork)]:
+            parameters = inspect.signature(base).parameters.values()
+            optional |= {own.name: own.default for own in parameters if own.default is not own.empty}.items()
+        # A part that is left out (0, 0.0 and False are equal), or PyTorch's own choice.
+        assert {value for _, value in optional} <= {None, 0, "default", "channels"}
 
 
-@pytest.mark.parametrize("mixer", MIXERS, ids=str)
-@pytest.mark.parametrize("make", [on_patches, on_points])
-def test_any_mixer_works_on_both_skeletons(make, mixer):
-    torch.manual_seed(0)
-    network = make(mixer).eval()
-    inputs = (torch.rand(12, 2), torch.rand(2, 12, 1), torch.rand(2, 1), (4, 3))
-    outputs = network(*inputs)
-    assert isinstance(outputs, Outputs)
-    assert outputs.field.shape == (2, 12, 2)
-    assert outputs.scalars.shape == (2, 3)
-    alone = network(inputs[0], inputs[1][:1], inputs[2][:1], (4, 3))
-    torch.testing.assert_close(alone.field, outputs.field[:1])
-    torch.testing.assert_close(alone.scalars, outputs.scalars[:1])
+def test_any_mixer_works_on_both_skeletons():
+    for mixer, make in product(MIXERS, [on_patches, on_points]):
+        torch.manual_seed(0)
+        network = make(mixer).eval()
+        inputs = (torch.rand(12, 2), torch.rand(2, 12, 1), torch.rand(2, 1), (4, 3))
+        outputs = network(*inputs)
+        assert isinstance(outputs, Outputs)
+        assert outputs.field.shape == (2, 12, 2)
+        assert outputs.scalars.shape == (2, 3)
+        alone = network(inputs[0], inputs[1][:1], inputs[2][:1], (4, 3))
+        torch.testing.assert_close(alone.field, outputs.field[:1])
+        torch.testing.assert_close(alone.scalars, outputs.scalars[:1])
 
 
 @pytest.mark.parametrize("make", [on_patches, on_points])

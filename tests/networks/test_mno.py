@@ -1,6 +1,7 @@
 """MNO's hosts: published parameter counts, and the laws of networks on sequences of points."""
 
 import math
+from itertools import product
 
 import pytest
 import torch
@@ -9,25 +10,14 @@ from skop import MNORegressor
 from skop.data import DataSpec, TargetForm, unit_grid
 from skop.estimators.operators.presets.mno import CHANNELS
 from skop.modules import sort_points
-from skop.networks import GalerkinNetwork, GNOTNetwork, OFormerNetwork, Outputs, SequenceNetwork
-from skop.parts import GNOT, Attention, GalerkinTransformer, Host, Hydra, Mamba, OFormer, RotaryAttention
+from skop.networks import GalerkinNetwork, GNOTNetwork, OFormerNetwork, SequenceNetwork
+from skop.parts import Attention, Host, Hydra, Mamba, RotaryAttention
 
-from .problems import MIXERS, changed
+from .problems import MIXERS, MNO, changed, mno_mixer
 
 NETWORKS = {"gnot": GNOTNetwork, "galerkin": GalerkinNetwork, "oformer": OFormerNetwork}
 HOSTS = sorted(NETWORKS)
-#: Heads of attention, which OFormer has one of.
-HEADS = {"gnot": 2, "galerkin": 2, "oformer": 1}
-ROTARY = {"query_heads": 2, "rotary_scales": (8.0, 4.0), "query_rotary_scale": 8.0}
 THREE = ["mamba", "linear", "softmax"]
-PLACE = {"kernel_size": 1, "n_frequencies": 1}
-SIZES = {
-    "gnot": {"mlp_ratio": 2, "host": GNOT(mlp_depth=1, n_experts=2, branches="parts", **PLACE)},
-    "galerkin": {"mlp_ratio": 1, "host": GalerkinTransformer(decoder="pointwise", decoder_width=6, n_modes=3, **PLACE)},
-    "oformer": {"mlp_ratio": 1, "host": OFormer(
-        latent_width=8, residual="normalized", n_fourier=4, propagator_width=12, propagator_depth=2, **PLACE,
-    )},
-}  # fmt: skip
 ON_GRID = {
     "gnot": {"mixer__scan_directions": "cross"},
     "galerkin": {"host__decoder": "spectral"},
@@ -35,20 +25,10 @@ ON_GRID = {
 }
 
 
-def mixer_of(host, mixer):
-    """One of the three mixers by its word; parts stay as they are."""
-    if not isinstance(mixer, str):
-        return mixer
-    if mixer == "mamba":
-        return Mamba(d_state=2)
-    kind, rotary = (RotaryAttention, ROTARY) if host == "oformer" else (Attention, {})
-    return kind(kind=mixer, n_heads=HEADS[host], **rotary)
-
-
 def make(host, mixer="mamba", n_dims=2, **changes):
     torch.manual_seed(0)
     data = {"n_dims": n_dims, "n_fields": 2, "n_params": 1, "n_outputs": 2, "n_scalars": 3, "width": 8, "depth": 2}
-    keywords = data | SIZES[host] | {"mixer": mixer_of(host, mixer)}
+    keywords = data | MNO[host] | {"mixer": mno_mixer(host, mixer)}
     return NETWORKS[host](**changed(keywords, changes)).double().eval()
 
 
@@ -71,13 +51,13 @@ PUBLISHED = {
 }
 
 
-@pytest.mark.parametrize(("host", "mixer"), PUBLISHED)
-def test_published_networks_have_the_published_number_of_parameters(host, mixer):
-    for (data, (n_fields, n_outputs)), count in zip(CHANNELS.items(), PUBLISHED[host, mixer], strict=True):
-        spec = DataSpec("grid", "fields", TargetForm("array"), 2, n_fields, 0, n_outputs, (16, 16))
-        network = MNORegressor.from_preset(data, host=host, mixer=mixer)._build_network(spec, "grid")
-        assert isinstance(network, NETWORKS[host])
-        assert sum(parameter.numel() for parameter in network.parameters()) == count
+def test_published_networks_have_the_published_number_of_parameters():
+    for host, mixer in PUBLISHED:
+        for (data, (n_fields, n_outputs)), count in zip(CHANNELS.items(), PUBLISHED[host, mixer], strict=True):
+            spec = DataSpec("grid", "fields", TargetForm("array"), 2, n_fields, 0, n_outputs, (16, 16))
+            network = MNORegressor.from_preset(data, host=host, mixer=mixer)._build_network(spec, "grid")
+            assert isinstance(network, NETWORKS[host])
+            assert sum(parameter.numel() for parameter in network.parameters()) == count
 
 
 @pytest.mark.parametrize("host", HOSTS)
@@ -88,18 +68,6 @@ def test_published_networks_can_be_built_with_softmax_attention(host):
 
 
 # ---------------------------------------------------------------- laws of all hosts and mixers
-@pytest.mark.parametrize("host", HOSTS)
-@pytest.mark.parametrize("mixer", THREE)
-@pytest.mark.parametrize("n_dims", [1, 2, 3])
-def test_the_order_of_points_does_not_matter(host, mixer, n_dims):
-    network, (coords, fields, params) = make(host, mixer, n_dims), sample(n_dims=n_dims)
-    expected = network(coords, fields, params)
-    order = torch.randperm(12, generator=torch.Generator().manual_seed(0))
-    found = network(coords[:, order], fields[:, order], params)
-    torch.testing.assert_close(found.field, expected.field[:, order])
-    torch.testing.assert_close(found.scalars, expected.scalars)
-    shared = network(coords[0], fields, params)
-    torch.testing.assert_close(shared.field[:1], expected.field[:1])
 
 
 @pytest.mark.parametrize("host", HOSTS)
@@ -121,55 +89,24 @@ def test_the_order_of_points_matters_on_request_and_on_grids(host):
         torch.testing.assert_close(make(host, host__point_order=curve)(coords, fields, params).field, expected)
 
 
-@pytest.mark.parametrize("host", HOSTS)
-@pytest.mark.parametrize("mixer", THREE)
-def test_packed_samples_are_what_they_are_alone(host, mixer):
-    network, sizes = make(host, mixer), (5, 1, 9)
-    parts = [sample(size, 1) for size in sizes]
-    packed = [torch.cat([part[number][0] for part in parts]) for number in range(2)]
-    params = torch.cat([part[2] for part in parts])
-    found = network(*packed, params, sizes=sizes)
-    alone = [network(*part) for part in parts]
-    torch.testing.assert_close(found.field, torch.cat([own.field[0] for own in alone]))
-    torch.testing.assert_close(found.scalars, torch.cat([own.scalars for own in alone]))
-
-
-@pytest.mark.parametrize("host", HOSTS)
-@pytest.mark.parametrize("mixer", THREE)
-@pytest.mark.parametrize("n_dims", [1, 2, 3])
-def test_query_points_get_the_values_at_points_and_do_not_see_each_other(host, mixer, n_dims):
-    network, (coords, fields, params) = make(host, mixer, n_dims), sample(n_dims=n_dims)
-    expected = network(coords, fields, params)
-    other = random(2, 5, n_dims, seed=5)
-    places = torch.cat([coords[:, [7, 2]], other], dim=1)
-    found = network(coords, fields, params, query_coords=places, query_fields=random(2, 7, 2))
-    torch.testing.assert_close(found.field[:, :2], expected.field[:, [7, 2]])
-    torch.testing.assert_close(found.scalars, expected.scalars)
-    alone = network(coords, fields, params, query_coords=other[:, 3:4], query_fields=random(2, 1, 2))
-    torch.testing.assert_close(alone.field, found.field[:, 5:6])
-    shared = network(coords, fields, params, query_coords=other[0], query_fields=random(5, 2))
-    torch.testing.assert_close(shared.field[:1], found.field[:1, 2:])
-
-
-@pytest.mark.parametrize("host", HOSTS)
-@pytest.mark.parametrize("mixer", THREE)
-def test_networks_that_convolve_neighbours_of_a_grid_answer_at_query_points(host, mixer):
-    network, grid = make(host, mixer, host__kernel_size=3), (4, 3)
-    coords, (_, fields, params) = torch.from_numpy(unit_grid(grid)), sample()
-    expected = network(coords, fields, params, grid).field
-    other = random(3, 2, seed=5)
-    places = torch.cat([coords[[7, 2]], other])
-    found = network(coords, fields, params, grid, query_coords=places, query_fields=random(5, 2)).field
-    torch.testing.assert_close(found[:, :2], expected[:, [7, 2]])
-    alone = network(coords, fields, params, grid, query_coords=other[2:], query_fields=random(1, 2)).field
-    torch.testing.assert_close(alone, found[:, 4:])
-    assert network.needs_grid
-    with pytest.raises(ValueError, match="grid"):
-        network(coords, fields, params)
-    expected.square().sum().backward()
-    weights = [own for name, own in network.named_parameters() if name.endswith("convolution.weight")]
-    assert len(weights) == 2
-    assert all(weight.grad is not None and weight.grad.abs().min() > 0 for weight in weights)
+def test_networks_that_convolve_neighbours_of_a_grid_answer_at_query_points():
+    for host, mixer in product(HOSTS, THREE):
+        network, grid = make(host, mixer, host__kernel_size=3), (4, 3)
+        coords, (_, fields, params) = torch.from_numpy(unit_grid(grid)), sample()
+        expected = network(coords, fields, params, grid).field
+        other = random(3, 2, seed=5)
+        places = torch.cat([coords[[7, 2]], other])
+        found = network(coords, fields, params, grid, query_coords=places, query_fields=random(5, 2)).field
+        torch.testing.assert_close(found[:, :2], expected[:, [7, 2]])
+        alone = network(coords, fields, params, grid, query_coords=other[2:], query_fields=random(1, 2)).field
+        torch.testing.assert_close(alone, found[:, 4:])
+        assert network.needs_grid
+        with pytest.raises(ValueError, match="grid"):
+            network(coords, fields, params)
+        expected.square().sum().backward()
+        weights = [own for name, own in network.named_parameters() if name.endswith("convolution.weight")]
+        assert len(weights) == 2
+        assert all(weight.grad is not None and weight.grad.abs().min() > 0 for weight in weights)
 
 
 @pytest.mark.parametrize("host", HOSTS)
@@ -181,49 +118,18 @@ def test_values_at_query_points_depend_on_where_they_are(host):
     assert (found.diff(dim=1).abs() < 0.1).all()
 
 
-@pytest.mark.parametrize("host", HOSTS)
-@pytest.mark.parametrize("n_dims", [1, 2, 3])
-def test_what_a_network_does_not_get_or_give_is_none(host, n_dims):
-    coords = random(6, n_dims)
-    bare = make(host, n_dims=n_dims, n_fields=0, n_params=0, n_scalars=0)(coords, None, None)
-    assert bare.field.shape == (1, 6, 2)
-    assert bare.scalars is None
-    pooled = make(host, n_dims=n_dims, n_fields=0, n_outputs=0)(coords, None, random(4, 1))
-    assert isinstance(pooled, Outputs)
-    assert pooled.field is None
-    assert pooled.scalars.shape == (4, 3)
-    assert not torch.allclose(pooled.scalars[0], pooled.scalars[1])
-    with_params = make(host, n_dims=n_dims, n_fields=0)(coords, None, random(4, 1)).field
-    # A reference acts on scans through steps and maps alone, which is little at the start.
-    assert (with_params[0] - with_params[1]).abs().max() > 1e-10
-
-
-@pytest.mark.parametrize("host", HOSTS)
-@pytest.mark.parametrize("n_dims", [1, 2, 3])
-def test_networks_of_grids_take_grids_of_any_size(host, n_dims):
-    network = make(host, n_dims=n_dims, **ON_GRID[host])
-    assert network.needs_grid
-    for grid in ((5, 4, 3)[:n_dims], (2, 7, 3)[:n_dims]):
-        coords = torch.from_numpy(unit_grid(grid))
-        fields, params = random(2, math.prod(grid), 2), random(2, 1)
-        outputs = network(coords, fields, params, grid)
-        assert outputs.field.shape == (2, math.prod(grid), 2)
-        torch.testing.assert_close(network(coords, fields[1:], params[1:], grid).field, outputs.field[1:])
-    with pytest.raises(ValueError, match="query points, which it does not support"):
-        network(coords, fields, params, grid, query_coords=coords, query_fields=fields)
-
-
-@pytest.mark.parametrize("host", HOSTS)
-@pytest.mark.parametrize("mixer", THREE)
-def test_gradients_reach_all_parameters(host, mixer):
-    network, (coords, fields, params) = make(host, mixer).train(), sample()
-    outputs = network(coords, fields, params)
-    (outputs.field.square().sum() + outputs.scalars.square().sum()).backward()
-    assert all(parameter.grad is not None for parameter in network.parameters())
-    network.zero_grad(set_to_none=True)
-    network(coords, fields, params, query_coords=random(4, 2), query_fields=random(2, 4, 2)).field.sum().backward()
-    missed = {name for name, parameter in network.named_parameters() if parameter.grad is None}
-    assert all(name.startswith("scalar_head") for name in missed)
+def test_networks_of_grids_take_grids_of_any_size():
+    for host, n_dims in product(HOSTS, [1, 2, 3]):
+        network = make(host, n_dims=n_dims, **ON_GRID[host])
+        assert network.needs_grid
+        for grid in ((5, 4, 3)[:n_dims], (2, 7, 3)[:n_dims]):
+            coords = torch.from_numpy(unit_grid(grid))
+            fields, params = random(2, math.prod(grid), 2), random(2, 1)
+            outputs = network(coords, fields, params, grid)
+            assert outputs.field.shape == (2, math.prod(grid), 2)
+            torch.testing.assert_close(network(coords, fields[1:], params[1:], grid).field, outputs.field[1:])
+        with pytest.raises(ValueError, match="query points, which it does not support"):
+            network(coords, fields, params, grid, query_coords=coords, query_fields=fields)
 
 
 # ---------------------------------------------------------------- parts of single hosts
@@ -243,20 +149,19 @@ def test_experts_are_weighted_by_position_alone():
         make("gnot", host__n_experts=0)
 
 
-@pytest.mark.parametrize(("branches", "count"), [("joint", 1), ("parts", 2), ("channels", 3)])
-@pytest.mark.parametrize("mixer", THREE)
-def test_input_functions_have_branches_of_their_own(branches, count, mixer):
-    network, (coords, fields, params) = make("gnot", mixer, host__branches=branches), sample()
-    assert len(network.branches) == network.blocks[0].cross.n_references == count
-    expected = network(coords, fields, params).field
-    for number in range(count):
-        with torch.no_grad():
-            network.branches[number].last.bias[0] += 1.0
-        changed = network(coords, fields, params).field
-        assert not torch.allclose(changed, expected)
-        expected = changed
-    with pytest.raises(ValueError, match=r"'branches' parameter of GNOT must be .* Got 'all' instead"):
-        make("gnot", host__branches="all")
+def test_input_functions_have_branches_of_their_own():
+    for (branches, count), mixer in product([("joint", 1), ("parts", 2), ("channels", 3)], THREE):
+        network, (coords, fields, params) = make("gnot", mixer, host__branches=branches), sample()
+        assert len(network.branches) == network.blocks[0].cross.n_references == count
+        expected = network(coords, fields, params).field
+        for number in range(count):
+            with torch.no_grad():
+                network.branches[number].last.bias[0] += 1.0
+            changed = network(coords, fields, params).field
+            assert not torch.allclose(changed, expected)
+            expected = changed
+        with pytest.raises(ValueError, match=r"'branches' parameter of GNOT must be .* Got 'all' instead"):
+            make("gnot", host__branches="all")
 
 
 @pytest.mark.parametrize("host", ["gnot", "oformer"])
@@ -300,9 +205,10 @@ def test_options_of_the_hosts_are_checked():
         network(torch.zeros(3, 1), None, None)
 
 
-@pytest.mark.parametrize("mixer", MIXERS, ids=str)
-def test_the_host_without_cross_layers_takes_any_mixer(mixer):
-    for changes, grid in (({"host__decoder": "pointwise"}, None), ({"host__decoder": "spectral"}, (4, 3))):
+def test_the_host_without_cross_layers_takes_any_mixer():
+    for mixer, (changes, grid) in product(
+        MIXERS, (({"host__decoder": "pointwise"}, None), ({"host__decoder": "spectral"}, (4, 3)))
+    ):
         network, inputs = make("galerkin", mixer, **changes), sample()
         found = network(*inputs, grid)
         assert found.field.shape == (2, 12, 2)
@@ -310,10 +216,11 @@ def test_the_host_without_cross_layers_takes_any_mixer(mixer):
         torch.testing.assert_close(alone.field, found.field[:1])
 
 
-@pytest.mark.parametrize("host", ["gnot", "oformer"])
-@pytest.mark.parametrize("mixer", [Mamba(), *(Attention(kind=kind) for kind in Attention.kind_of_attention)], ids=str)
-def test_hosts_with_cross_layers_take_mixers_with_a_cross_form(host, mixer):
-    network, (coords, fields, params) = make(host, mixer), sample()
-    expected = network(coords, fields, params).field
-    queries = {"query_coords": coords[:, :4], "query_fields": fields[:, :4]}
-    torch.testing.assert_close(network(coords, fields, params, **queries).field, expected[:, :4])
+def test_hosts_with_cross_layers_take_mixers_with_a_cross_form():
+    for host, mixer in product(
+        ["gnot", "oformer"], [Mamba(), *(Attention(kind=kind) for kind in Attention.kind_of_attention)]
+    ):
+        network, (coords, fields, params) = make(host, mixer), sample()
+        expected = network(coords, fields, params).field
+        queries = {"query_coords": coords[:, :4], "query_fields": fields[:, :4]}
+        torch.testing.assert_close(network(coords, fields, params, **queries).field, expected[:, :4])

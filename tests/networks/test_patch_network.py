@@ -2,6 +2,7 @@
 
 import math
 from functools import partial
+from itertools import product
 
 import pytest
 import torch
@@ -24,15 +25,16 @@ def make_network(request):
     return request.param
 
 
-@pytest.mark.parametrize("grid", [(1,), (7,), (6, 5), (1, 4), (3, 4, 5), (1, 1, 1)])
-@pytest.mark.parametrize(("size", "conv_channels"), [(1, 0), (2, 0), (2, 2), (3, 2)])
-def test_any_grid_and_patch_in_one_to_three_dimensions(make_network, grid, size, conv_channels):
-    network = make_network(grid, n_outputs=3, n_scalars=2, patches__size=size, patches__conv_channels=conv_channels)
-    field, scalars = network(coords_of(grid), fields_on(grid), None, grid)
-    assert field.shape == (2, math.prod(grid), 3)
-    assert scalars.shape == (2, 2)
-    assert torch.isfinite(field).all()
-    assert torch.isfinite(scalars).all()
+def test_any_grid_and_patch_in_one_to_three_dimensions(make_network):
+    for grid, (size, conv_channels) in product(
+        [(1,), (7,), (6, 5), (1, 4), (3, 4, 5), (1, 1, 1)], [(1, 0), (2, 0), (2, 2), (3, 2)]
+    ):
+        network = make_network(grid, n_outputs=3, n_scalars=2, patches__size=size, patches__conv_channels=conv_channels)
+        field, scalars = network(coords_of(grid), fields_on(grid), None, grid)
+        assert field.shape == (2, math.prod(grid), 3)
+        assert scalars.shape == (2, 2)
+        assert torch.isfinite(field).all()
+        assert torch.isfinite(scalars).all()
 
 
 def test_a_field_and_scalars_alone_are_those_of_both_together(make_network):
@@ -98,31 +100,30 @@ def test_an_unknown_position_code_is_refused(make_network):
         make_network((4, 4), patches__positional_encoding="table")
 
 
-@pytest.mark.parametrize("positional_encoding", ["learned", "coordinates"])
-def test_a_position_code_is_added_to_the_tokens(make_network, positional_encoding):
-    grid = (4, 4)
-    network, bare = (
-        make_network(grid, patches__positional_encoding=positional_encoding),
-        make_network(grid, patches__positional_encoding=None),
-    )
-    bare.load_state_dict({name: network.state_dict()[name] for name in bare.state_dict()})
-    inputs = (coords_of(grid), fields_on(grid), None, grid)
-    with torch.no_grad():
-        for parameter in network.positional_encoding.parameters():
-            parameter.zero_()
-        assert torch.equal(network(*inputs).field, bare(*inputs).field)
-        for parameter in network.positional_encoding.parameters():
-            parameter.normal_()
-        assert not torch.allclose(network(*inputs).field, bare(*inputs).field, rtol=1e-3)
+def test_a_position_code_is_added_to_the_tokens(make_network):
+    for positional_encoding in ["learned", "coordinates"]:
+        grid = (4, 4)
+        network, bare = (
+            make_network(grid, patches__positional_encoding=positional_encoding),
+            make_network(grid, patches__positional_encoding=None),
+        )
+        bare.load_state_dict({name: network.state_dict()[name] for name in bare.state_dict()})
+        inputs = (coords_of(grid), fields_on(grid), None, grid)
+        with torch.no_grad():
+            for parameter in network.positional_encoding.parameters():
+                parameter.zero_()
+            assert torch.equal(network(*inputs).field, bare(*inputs).field)
+            for parameter in network.positional_encoding.parameters():
+                parameter.normal_()
+            assert not torch.allclose(network(*inputs).field, bare(*inputs).field, rtol=1e-3)
 
 
-@pytest.mark.parametrize("positional_encoding", ["coordinates", None])
-@pytest.mark.parametrize("grid", [(5, 4), (16, 12), (9, 3), (2, 2)])
-def test_another_grid_works_unless_positions_were_learned(make_network, positional_encoding, grid):
-    network = make_network((8, 6), patches__positional_encoding=positional_encoding)
-    output = network(coords_of(grid), fields_on(grid), None, grid).field
-    assert output.shape == (2, math.prod(grid), 1)
-    assert torch.isfinite(output).all()
+def test_another_grid_works_unless_positions_were_learned(make_network):
+    for positional_encoding, grid in product(["coordinates", None], [(5, 4), (16, 12), (9, 3), (2, 2)]):
+        network = make_network((8, 6), patches__positional_encoding=positional_encoding)
+        output = network(coords_of(grid), fields_on(grid), None, grid).field
+        assert output.shape == (2, math.prod(grid), 1)
+        assert torch.isfinite(output).all()
 
 
 def test_learned_positions_belong_to_a_token_count(make_network):
@@ -167,18 +168,18 @@ def test_gradients_of_inputs_and_weights(make_network, grid):
     assert torch.autograd.gradcheck(run, (coords, fields, params, *values), fast_mode=True)
 
 
-@pytest.mark.parametrize(
-    "options",
-    [{"n_outputs": 0, "n_scalars": 1}, {"patches__positional_encoding": "learned"}, {"patches__conv_channels": 2}],
-    ids=str,
-)
-def test_every_weight_is_used(make_network, options):
-    network = make_network((4, 4), n_params=1, depth=2, **options)
-    params = torch.ones(2, 1, dtype=torch.float64)
-    outputs = network(coords_of((4, 4)), fields_on((4, 4)), params, (4, 4))
-    next(part for part in outputs if part is not None).square().sum().backward()
-    unused = [name for name, weight in network.named_parameters() if weight.grad is None or not weight.grad.any()]
-    assert unused == ["placeholder"]
+def test_every_weight_is_used(make_network):
+    for options in [
+        {"n_outputs": 0, "n_scalars": 1},
+        {"patches__positional_encoding": "learned"},
+        {"patches__conv_channels": 2},
+    ]:
+        network = make_network((4, 4), n_params=1, depth=2, **options)
+        params = torch.ones(2, 1, dtype=torch.float64)
+        outputs = network(coords_of((4, 4)), fields_on((4, 4)), params, (4, 4))
+        next(part for part in outputs if part is not None).square().sum().backward()
+        unused = [name for name, weight in network.named_parameters() if weight.grad is None or not weight.grad.any()]
+        assert unused == ["placeholder"]
 
 
 # ---------------------------------------------------------------- the contract

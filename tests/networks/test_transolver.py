@@ -80,23 +80,23 @@ def close(found, expected):
     torch.testing.assert_close(found, expected, rtol=0, atol=1e-12 * float(expected.detach().abs().max()) + 1e-14)
 
 
-@pytest.mark.parametrize("name", CONFIGURATIONS)
-def test_outputs_and_gradients_are_those_of_the_official_code(name):
-    grid, options = CONFIGURATIONS[name]
-    network, arrays = make_network(grid, **options), golden(name)
-    network.load_state_dict(ours(name))
-    inputs = {key: arrays[key].clone().requires_grad_() for key in ("coords", "fields") if key in arrays}
-    outputs = network(inputs["coords"], inputs.get("fields"), None, grid).field
-    close(outputs, arrays["outputs"])
-    (outputs - arrays["target"]).square().sum().backward()
-    for key, held in inputs.items():
-        # With distances from a reference grid the official code takes its own regular grid, and not the coordinates.
-        if f"gradient/{key}" in arrays:
-            close(held.grad, arrays[f"gradient/{key}"])
-    expected, parameters = ours(name, "gradient/weight/"), dict(network.named_parameters())
-    assert {key for key, held in parameters.items() if held.grad is None} == set(parameters) - set(expected)
-    for key, held in expected.items():
-        close(parameters[key].grad, held)
+def test_outputs_and_gradients_are_those_of_the_official_code():
+    for name in CONFIGURATIONS:
+        grid, options = CONFIGURATIONS[name]
+        network, arrays = make_network(grid, **options), golden(name)
+        network.load_state_dict(ours(name))
+        inputs = {key: arrays[key].clone().requires_grad_() for key in ("coords", "fields") if key in arrays}
+        outputs = network(inputs["coords"], inputs.get("fields"), None, grid).field
+        close(outputs, arrays["outputs"])
+        (outputs - arrays["target"]).square().sum().backward()
+        for key, held in inputs.items():
+            # With distances from a reference grid the official code takes its own regular grid, not the coordinates.
+            if f"gradient/{key}" in arrays:
+                close(held.grad, arrays[f"gradient/{key}"])
+        expected, parameters = ours(name, "gradient/weight/"), dict(network.named_parameters())
+        assert {key for key, held in parameters.items() if held.grad is None} == set(parameters) - set(expected)
+        for key, held in expected.items():
+            close(parameters[key].grad, held)
 
 
 def test_slices_that_share_no_map_would_be_noticed():
@@ -104,20 +104,6 @@ def test_slices_that_share_no_map_would_be_noticed():
     network, arrays = make_network(n_fields=0), golden("points")
     network.load_state_dict(weights)
     assert (network(arrays["coords"], None, None).field - arrays["outputs"]).abs().max() > 1e-6
-
-
-def test_chunks_and_packed_samples_give_what_one_call_gives():
-    torch.manual_seed(0)
-    network = make_network(n_params=1, n_scalars=1, n_fields=0)
-    coords, params = torch.rand(2, 12, 2).double(), torch.rand(2, 1).double()
-    together = network(coords, None, params)
-    packed = network(coords.flatten(0, 1), None, params, sizes=(12, 12))
-    network.chunk_size = 5
-    with torch.no_grad():
-        chunked = network(coords, None, params)
-    for other in (packed.field.view(2, 12, 2), chunked.field):
-        close(other, together.field)
-    close(chunked.scalars, together.scalars)
 
 
 def test_heads_have_to_divide_the_width():

@@ -1,6 +1,5 @@
 """Gradients that can be differentiated again, through a plain form of a function."""
 
-import pytest
 import torch
 
 from skop.ops._autograd import differentiable_gradients
@@ -47,9 +46,9 @@ def test_what_needs_no_gradient_or_is_not_used_gets_none():
     assert results[1:] == (None, None, None)
 
 
-@pytest.mark.parametrize("place", [0, 1])
-def test_outputs_without_influence(place):
-    x = leaf(3.0)
-    cotangents = [torch.ones(1).double() if i == place else None for i in range(2)]
-    (dx,) = differentiable_gradients(lambda a: (a**2, a**3), [x], cotangents)
-    assert dx.item() == [6.0, 27.0][place]
+def test_outputs_without_influence():
+    for place in [0, 1]:
+        x = leaf(3.0)
+        cotangents = [torch.ones(1).double() if i == place else None for i in range(2)]
+        (dx,) = differentiable_gradients(lambda a: (a**2, a**3), [x], cotangents)
+        assert dx.item() == [6.0, 27.0][place]

@@ -72,29 +72,29 @@ def _threads():
     torch.set_num_threads(before)
 
 
-@pytest.mark.parametrize("threads", [1, 2, 5])
-@pytest.mark.parametrize("items", [1, 3, 100])
-def test_items_are_taken_once_with_scratch_memory_of_ones_own(threads, items):
-    torch.set_num_threads(threads)
-    taken = torch.zeros(items, 4, dtype=torch.int64)
-    values = {"TAKEN": taken, "SIZE": 42, "NOTHING": None}
-    run_kernel(note, torch.float32, PLACES, values, n_items=items, scratch_bytes=1000)
-    counts, slots, scratch, rest = taken.T
-    assert counts.tolist() == [1] * items
-    assert slots.max() < min(threads, items)
-    assert (scratch % 64 == 0).all()
-    for slot in slots.unique():
-        assert len(scratch[slots == slot].unique()) == 1
-    places = scratch.unique().sort().values
-    assert (places.diff() >= 1000).all()
-    assert rest.tolist() == [42] * items
+def test_items_are_taken_once_with_scratch_memory_of_ones_own():
+    for threads in [1, 2, 5]:
+        for items in [1, 3, 100]:
+            torch.set_num_threads(threads)
+            taken = torch.zeros(items, 4, dtype=torch.int64)
+            values = {"TAKEN": taken, "SIZE": 42, "NOTHING": None}
+            run_kernel(note, torch.float32, PLACES, values, n_items=items, scratch_bytes=1000)
+            counts, slots, scratch, rest = taken.T
+            assert counts.tolist() == [1] * items
+            assert slots.max() < min(threads, items)
+            assert (scratch % 64 == 0).all()
+            for slot in slots.unique():
+                assert len(scratch[slots == slot].unique()) == 1
+            places = scratch.unique().sort().values
+            assert (places.diff() >= 1000).all()
+            assert rest.tolist() == [42] * items
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_kernels_are_compiled_for_the_dtype(dtype):
-    numbers = torch.tensor([1.5, 2.5], dtype=dtype)
-    run_kernel(double, dtype, PLACES, {"NUMBERS": numbers}, n_items=1, scratch_bytes=0)
-    assert numbers.tolist() == [3.0, 2.5]
+def test_kernels_are_compiled_for_the_dtype():
+    for dtype in [torch.float32, torch.float64]:
+        numbers = torch.tensor([1.5, 2.5], dtype=dtype)
+        run_kernel(double, dtype, PLACES, {"NUMBERS": numbers}, n_items=1, scratch_bytes=0)
+        assert numbers.tolist() == [3.0, 2.5]
 
 
 def test_compiled_code_stays():
@@ -188,19 +188,19 @@ def test_code_that_others_may_have_written_is_not_run(cache_folder, tmp_path, le
     assert not (tmp_path / "ran").exists()
 
 
-@pytest.mark.parametrize(("channels", "states"), [(1, 1), (16, 2), (17, 3), (40, 16), (32, 5)])
-def test_packed_states(channels, states):
-    generator = torch.Generator().manual_seed(0)
-    values = torch.randn(2, 3, channels, states, generator=generator)
-    packed = pack_states(values)
-    blocks, even = -(-channels // LANES), states + states % 2
-    assert packed.shape == (2, 3, blocks, even, LANES)
-    assert packed.is_contiguous()
-    for channel in range(channels):
-        block, lane = divmod(channel, LANES)
-        torch.testing.assert_close(packed[:, :, block, :states, lane], values[:, :, channel])
-    assert packed.count_nonzero() == values.numel()
-    torch.testing.assert_close(unpack_states(packed, channels, states), values, rtol=0, atol=0)
+def test_packed_states():
+    for channels, states in [(1, 1), (16, 2), (17, 3), (40, 16), (32, 5)]:
+        generator = torch.Generator().manual_seed(0)
+        values = torch.randn(2, 3, channels, states, generator=generator)
+        packed = pack_states(values)
+        blocks, even = -(-channels // LANES), states + states % 2
+        assert packed.shape == (2, 3, blocks, even, LANES)
+        assert packed.is_contiguous()
+        for channel in range(channels):
+            block, lane = divmod(channel, LANES)
+            torch.testing.assert_close(packed[:, :, block, :states, lane], values[:, :, channel])
+        assert packed.count_nonzero() == values.numel()
+        torch.testing.assert_close(unpack_states(packed, channels, states), values, rtol=0, atol=0)
 
 
 def test_packing_takes_any_strides():

@@ -372,64 +372,6 @@ def test_records_end_where_an_error_is_raised():
     assert used == set()
 
 
-def test_gradcheck_and_gradgradcheck_through_the_kernel():
-    values = make(4, channels=2, states=2)
-
-    def outputs(*arguments):
-        return scan(dict(zip(NAMES, arguments, strict=True)), "numba", return_final_state=True)
-
-    assert torch.autograd.gradcheck(outputs, tuple(values.values()))
-    assert torch.autograd.gradgradcheck(outputs, tuple(values.values()))
-
-
-@pytest.mark.parametrize(
-    "dtype", [torch.float32, torch.float64, pytest.param(torch.bfloat16, marks=pytest.mark.exhaustive)]
-)
-def test_first_derivatives_that_can_be_differentiated_equal_those_that_cannot(dtype):
-    values = make(dtype=dtype)
-    leaves = list(values.values())
-    y, final = scan(values, "numba", return_final_state=True)
-    y_grad, final_grad = weights(y), weights(final)
-    plain = torch.autograd.grad((y, final), leaves, (y_grad, final_grad), retain_graph=True)
-    graph = torch.autograd.grad((y, final), leaves, (y_grad, final_grad), create_graph=True)
-    assert all(grad.requires_grad for grad in graph)
-    bound = {torch.float32: 1e-5, torch.float64: 1e-12, torch.bfloat16: 2e-2}[dtype]
-    for one, other in zip(plain, graph, strict=True):
-        assert one.dtype == other.dtype
-        assert (one - other).norm() <= bound * one.norm()
-
-
-def test_second_derivative_where_arguments_depend_on_each_other():
-    def penalty(backend):
-        base = make(9)["x"]
-        maps = base[:, :, None, :2], base[:, :, None, 1:].sin()
-        y = selective_scan(base, base.exp(), -torch.ones(3, 2).double(), *maps, backend=backend)
-        (slope,) = torch.autograd.grad(y.square().sum(), base, create_graph=True)
-        return torch.autograd.grad(slope.square().sum(), base)[0]
-
-    torch.testing.assert_close(penalty("numba"), penalty("naive"), rtol=1e-10, atol=1e-10)
-
-
-def test_gradient_of_one_argument_only():
-    def gradient(name, backend, create_graph):
-        values = {key: value.detach().requires_grad_(key == name) for key, value in make().items()}
-        y, final = scan(values, backend, return_final_state=True)
-        output = y if name in ("C", "D", "R") else final
-        return torch.autograd.grad(output, values[name], weights(output), create_graph=create_graph)[0]
-
-    for name in NAMES:
-        for create_graph in (False, True):
-            torch.testing.assert_close(gradient(name, "numba", create_graph), gradient(name, "naive", create_graph))
-
-
-def test_backward_twice_and_expanded_cotangents():
-    values = make()
-    y = scan(values, "numba")
-    first = torch.autograd.grad(y.sum(), list(values.values()), retain_graph=True)
-    second = torch.autograd.grad(y, list(values.values()), torch.ones_like(y))
-    torch.testing.assert_close(first, second, rtol=0, atol=0)
-
-
 @pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
 def test_without_gradients_no_checkpoints_are_kept(monkeypatch, mode):
     values = make(dtype=torch.float32)
@@ -462,18 +404,6 @@ def test_training_after_a_first_call_without_gradients(mode):
     grads = torch.autograd.grad(y, list(values.values()), weights(y))
     slow = scan(values, "naive")
     torch.testing.assert_close(grads, torch.autograd.grad(slow, list(values.values()), weights(y)))
-
-
-def test_autocast_changes_nothing():
-    values = make(dtype=torch.float32)
-    expected = scan(values, "numba")
-    grads = torch.autograd.grad(expected, list(values.values()), weights(expected))
-    with torch.autocast("cpu", torch.bfloat16):
-        y = scan(values, "numba")
-        inside = torch.autograd.grad(y, list(values.values()), weights(y))
-    assert y.dtype == torch.float32
-    torch.testing.assert_close(y, expected, rtol=0, atol=0)
-    torch.testing.assert_close(inside, grads, rtol=0, atol=0)
 
 
 def grid_problem():

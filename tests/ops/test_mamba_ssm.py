@@ -88,30 +88,30 @@ def expect_the_reference(operation, arguments, only=None):
 
 
 @standing_in
-@pytest.mark.parametrize(("order", "shared", "bare", "steps"), [
-    ("forwards", False, False, True),
-    ("backwards", False, True, False),
-    ("both backwards", True, False, True),
-    ("there and back", True, True, False),
-    ("three paths", True, False, False),
-    ("three paths", False, False, True),
-])  # fmt: skip
-def test_s6_is_the_reference(order, shared, bare, steps):
-    expect_the_reference(SELECTIVE_SCAN, s6_problem(ORDERS[order], shared=shared, bare=bare, steps=steps))
+def test_s6_is_the_reference():
+    for order, shared, bare, steps in [
+        ("forwards", False, False, True),
+        ("backwards", False, True, False),
+        ("both backwards", True, False, True),
+        ("there and back", True, True, False),
+        ("three paths", True, False, False),
+        ("three paths", False, False, True),
+    ]:
+        expect_the_reference(SELECTIVE_SCAN, s6_problem(ORDERS[order], shared=shared, bare=bare, steps=steps))
 
 
 @standing_in
-@pytest.mark.parametrize(("order", "shared", "shared_maps", "options"), [
-    ("forwards", False, False, {}),
-    ("backwards", False, True, {"bare": True}),
-    ("both backwards", True, False, {"skip_per_head": True}),
-    ("both forwards", False, True, {}),
-    ("there and back", True, True, {}),
-    ("three paths", True, False, {}),
-    ("three paths", False, True, {"skip_per_head": True}),
-])  # fmt: skip
-def test_ssd_is_the_reference(order, shared, shared_maps, options):
-    expect_the_reference(SSD_SCAN, ssd_problem(ORDERS[order], shared=shared, shared_maps=shared_maps, **options))
+def test_ssd_is_the_reference():
+    for order, shared, shared_maps, options in [
+        ("forwards", False, False, {}),
+        ("backwards", False, True, {"bare": True}),
+        ("both backwards", True, False, {"skip_per_head": True}),
+        ("both forwards", False, True, {}),
+        ("there and back", True, True, {}),
+        ("three paths", True, False, {}),
+        ("three paths", False, True, {"skip_per_head": True}),
+    ]:
+        expect_the_reference(SSD_SCAN, ssd_problem(ORDERS[order], shared=shared, shared_maps=shared_maps, **options))
 
 
 @standing_in
@@ -159,34 +159,34 @@ def test_the_gradients_of_some_arguments_only():
 
 
 @standing_in
-@pytest.mark.parametrize(("name", "dtype", "bound"), [
-    ("s6", torch.float32, 1e-5),
-    ("s6 paths", torch.bfloat16, 2e-2),
-    ("ssd", torch.bfloat16, 2e-2),
-    ("ssd paths", torch.float32, 1e-5),
-])  # fmt: skip
-def test_public_functions_by_name(name, dtype, bound):
-    scan, leaves = public_problems(dtype)[name]
-    found, used = run(scan, "mamba_ssm", leaves)
-    exact, _ = run(scan, "naive", [value.detach().double().requires_grad_() for value in leaves])
-    assert used == {"mamba_ssm"}
-    assert found[0].dtype == dtype
-    for value, true in zip(found, exact, strict=True):
-        assert (value.double() - true).norm() <= bound * true.norm()
+def test_public_functions_by_name():
+    for name, dtype, bound in [
+        ("s6", torch.float32, 1e-5),
+        ("s6 paths", torch.bfloat16, 2e-2),
+        ("ssd", torch.bfloat16, 2e-2),
+        ("ssd paths", torch.float32, 1e-5),
+    ]:
+        scan, leaves = public_problems(dtype)[name]
+        found, used = run(scan, "mamba_ssm", leaves)
+        exact, _ = run(scan, "naive", [value.detach().double().requires_grad_() for value in leaves])
+        assert used == {"mamba_ssm"}
+        assert found[0].dtype == dtype
+        for value, true in zip(found, exact, strict=True):
+            assert (value.double() - true).norm() <= bound * true.norm()
 
 
 @standing_in
-@pytest.mark.parametrize("name", ["s6", "ssd paths"])
-def test_results_may_be_written_to(name):
-    scan, leaves = public_problems()[name]
-    expected, _ = run(scan, "naive", leaves)
-    y = scan("mamba_ssm", *leaves)[0]
-    cotangent = weights(y)
-    y += 1
-    grads = torch.autograd.grad(y, leaves, cotangent, retain_graph=True)
-    again = torch.autograd.grad(y, leaves, cotangent)
-    torch.testing.assert_close(y - 1, expected[0], rtol=1e-4, atol=1e-4)
-    torch.testing.assert_close(grads, again, rtol=0, atol=0)
+def test_results_may_be_written_to():
+    for name in ["s6", "ssd paths"]:
+        scan, leaves = public_problems()[name]
+        expected, _ = run(scan, "naive", leaves)
+        y = scan("mamba_ssm", *leaves)[0]
+        cotangent = weights(y)
+        y += 1
+        grads = torch.autograd.grad(y, leaves, cotangent, retain_graph=True)
+        again = torch.autograd.grad(y, leaves, cotangent)
+        torch.testing.assert_close(y - 1, expected[0], rtol=1e-4, atol=1e-4)
+        torch.testing.assert_close(grads, again, rtol=0, atol=0)
 
 
 @standing_in

@@ -136,17 +136,17 @@ def test_exp2_over_the_normal_range(kind, least, bound):
     np.testing.assert_array_equal(apply(exp2, whole), np.exp2(whole))
 
 
-@pytest.mark.parametrize(("kind", "least"), [(np.float32, -126), (np.float64, -1022)])
-def test_exp2_at_zero_and_below_the_normal_range(kind, least):
-    np.testing.assert_array_equal(apply(exp2, np.array([0.0, -0.0], kind)), [1, 1])
-    below = np.array([least - 0.5, least - 1, 1.2 * least, -1e4, -1e30, -np.finfo(kind).max, -np.inf], kind)
-    np.testing.assert_array_equal(apply(exp2, below), np.zeros(len(below)))
+def test_exp2_at_zero_and_below_the_normal_range():
+    for kind, least in [(np.float32, -126), (np.float64, -1022)]:
+        np.testing.assert_array_equal(apply(exp2, np.array([0.0, -0.0], kind)), [1, 1])
+        below = np.array([least - 0.5, least - 1, 1.2 * least, -1e4, -1e30, -np.finfo(kind).max, -np.inf], kind)
+        np.testing.assert_array_equal(apply(exp2, below), np.zeros(len(below)))
 
 
-@pytest.mark.parametrize("function", [exp2, softplus, sigmoid])
-@pytest.mark.parametrize("kind", FLOATS)
-def test_nan_passes_whatever_its_payload(function, kind):
-    assert np.isnan(apply(function, payloads(kind))).all()
+def test_nan_passes_whatever_its_payload():
+    for function in [exp2, softplus, sigmoid]:
+        for kind in FLOATS:
+            assert np.isnan(apply(function, payloads(kind))).all()
 
 
 @pytest.mark.parametrize(("kind", "least", "units"), [(np.float32, -80, 8), (np.float64, -700, 24)])
@@ -161,68 +161,70 @@ def test_softplus_and_sigmoid_have_small_relative_errors(kind, least, units):
         assert (np.abs(apply(function, values) / true - 1) <= bound).all()
 
 
-@pytest.mark.parametrize("kind", FLOATS)
-def test_softplus_and_sigmoid_at_the_ends(kind):
-    ends = np.array([-np.inf, -1e30, -2000, 2000, 1e30, np.inf], kind)
-    np.testing.assert_array_equal(apply(softplus, ends), [0, 0, 0, *ends[3:]])
-    np.testing.assert_array_equal(apply(sigmoid, ends), [0, 0, 0, 1, 1, 1])
-    assert (apply(softplus, np.linspace(-60, 60, 999).astype(kind)) > 0).all()
+def test_softplus_and_sigmoid_at_the_ends():
+    for kind in FLOATS:
+        ends = np.array([-np.inf, -1e30, -2000, 2000, 1e30, np.inf], kind)
+        np.testing.assert_array_equal(apply(softplus, ends), [0, 0, 0, *ends[3:]])
+        np.testing.assert_array_equal(apply(sigmoid, ends), [0, 0, 0, 1, 1, 1])
+        assert (apply(softplus, np.linspace(-60, 60, 999).astype(kind)) > 0).all()
 
 
-@pytest.mark.parametrize("kind", FLOATS)
-def test_arithmetic_constants_and_copies(kind):
-    rng = np.random.default_rng(0)
-    a, b = rng.normal(size=(2, LANES)).astype(kind)
-    target = np.empty(3 * LANES, kind)
-    call(arithmetic, np.concatenate([a, b]), target)
-    expected = np.concatenate([a * b + 3, (a - b) / 3, np.full(LANES, a[1])])
-    np.testing.assert_allclose(target, expected, rtol=8 * np.finfo(kind).eps, atol=4 * np.finfo(kind).eps)
-    call(through_addresses, np.concatenate([a, b]), target)
-    np.testing.assert_array_equal(target[:LANES], a + a)
+def test_arithmetic_constants_and_copies():
+    for kind in FLOATS:
+        rng = np.random.default_rng(0)
+        a, b = rng.normal(size=(2, LANES)).astype(kind)
+        target = np.empty(3 * LANES, kind)
+        call(arithmetic, np.concatenate([a, b]), target)
+        expected = np.concatenate([a * b + 3, (a - b) / 3, np.full(LANES, a[1])])
+        np.testing.assert_allclose(target, expected, rtol=8 * np.finfo(kind).eps, atol=4 * np.finfo(kind).eps)
+        call(through_addresses, np.concatenate([a, b]), target)
+        np.testing.assert_array_equal(target[:LANES], a + a)
 
 
-@pytest.mark.parametrize("kind", FLOATS)
-def test_maximum_takes_the_right_one_at_nan(kind):
-    left = np.array([1, -1, np.nan, 3, np.nan, np.inf, -np.inf, 0] * 2, kind)
-    right = np.array([0, 2, 5, np.nan, np.nan, 1, 1, 0] * 2, kind)
-    target = np.empty(LANES, kind)
-    call(maximum, np.concatenate([left, right]), target)
-    np.testing.assert_array_equal(target, np.array([1, 2, 5, np.nan, np.nan, np.inf, 1, 0] * 2, kind))
+def test_maximum_takes_the_right_one_at_nan():
+    for kind in FLOATS:
+        left = np.array([1, -1, np.nan, 3, np.nan, np.inf, -np.inf, 0] * 2, kind)
+        right = np.array([0, 2, 5, np.nan, np.nan, 1, 1, 0] * 2, kind)
+        target = np.empty(LANES, kind)
+        call(maximum, np.concatenate([left, right]), target)
+        np.testing.assert_array_equal(target, np.array([1, 2, 5, np.nan, np.nan, np.inf, 1, 0] * 2, kind))
 
 
-@pytest.mark.parametrize(("kind", "most"), [(np.float32, 127), (np.float64, 1023)])
-def test_nan_beyond_what_exp2_reaches(kind, most):
-    exponents = np.array([0, -np.inf, np.nextafter(kind(most), kind(0)), most, 2 * most, np.inf, np.nan, 5] * 2, kind)
-    target = np.empty(LANES, kind)
-    call(nan_beyond, np.concatenate([np.full(LANES, 7, kind), exponents]), target)
-    np.testing.assert_array_equal(target, np.array([7, 7, 7, np.nan, np.nan, np.nan, np.nan, 7] * 2, kind))
+def test_nan_beyond_what_exp2_reaches():
+    for kind, most in [(np.float32, 127), (np.float64, 1023)]:
+        exponents = np.array(
+            [0, -np.inf, np.nextafter(kind(most), kind(0)), most, 2 * most, np.inf, np.nan, 5] * 2, kind
+        )
+        target = np.empty(LANES, kind)
+        call(nan_beyond, np.concatenate([np.full(LANES, 7, kind), exponents]), target)
+        np.testing.assert_array_equal(target, np.array([7, 7, 7, np.nan, np.nan, np.nan, np.nan, 7] * 2, kind))
 
 
-@pytest.mark.parametrize("kind", FLOATS)
-def test_widen_and_sum_lanes(kind):
-    rows = np.random.default_rng(0).normal(size=(LANES, LANES)).astype(kind)
-    wide, sums = np.empty(LANES), np.empty(LANES, kind)
-    call(widen, rows, wide)
-    np.testing.assert_array_equal(wide, rows[0].astype(np.float64))
-    call(sum_lanes, rows, sums)
-    np.testing.assert_allclose(sums, rows.astype(np.float64).sum(1), rtol=0, atol=16 * np.finfo(kind).eps)
-    rows[3, 5] = np.nan
-    call(sum_lanes, rows, sums)
-    np.testing.assert_array_equal(np.isnan(sums), np.arange(LANES) == 3)
+def test_widen_and_sum_lanes():
+    for kind in FLOATS:
+        rows = np.random.default_rng(0).normal(size=(LANES, LANES)).astype(kind)
+        wide, sums = np.empty(LANES), np.empty(LANES, kind)
+        call(widen, rows, wide)
+        np.testing.assert_array_equal(wide, rows[0].astype(np.float64))
+        call(sum_lanes, rows, sums)
+        np.testing.assert_allclose(sums, rows.astype(np.float64).sum(1), rtol=0, atol=16 * np.finfo(kind).eps)
+        rows[3, 5] = np.nan
+        call(sum_lanes, rows, sums)
+        np.testing.assert_array_equal(np.isnan(sums), np.arange(LANES) == 3)
 
 
-@pytest.mark.parametrize("kind", FLOATS)
-@pytest.mark.parametrize("count", [0, 1, 7, 15, 16])
-def test_first_lanes_leave_the_rest_alone(kind, count):
-    values, counts = np.arange(1, LANES + 1).astype(kind), np.array([count])
-    guarded = np.append(values[:count], kind(np.nan))  # NaN beyond is neither read nor written
-    loaded = np.empty(LANES, kind)
-    call(load_first, guarded, loaded, counts)
-    np.testing.assert_array_equal(loaded, np.where(np.arange(LANES) < count, values, 0))
-    target = np.full(2 * LANES, 55).astype(kind)
-    call(store_first, values, target, counts)
-    np.testing.assert_array_equal(target[:count], values[:count])
-    np.testing.assert_array_equal(target[count:], np.full(2 * LANES - count, 55).astype(kind))
+def test_first_lanes_leave_the_rest_alone():
+    for kind in FLOATS:
+        for count in [0, 1, 7, 15, 16]:
+            values, counts = np.arange(1, LANES + 1).astype(kind), np.array([count])
+            guarded = np.append(values[:count], kind(np.nan))  # NaN beyond is neither read nor written
+            loaded = np.empty(LANES, kind)
+            call(load_first, guarded, loaded, counts)
+            np.testing.assert_array_equal(loaded, np.where(np.arange(LANES) < count, values, 0))
+            target = np.full(2 * LANES, 55).astype(kind)
+            call(store_first, values, target, counts)
+            np.testing.assert_array_equal(target[:count], values[:count])
+            np.testing.assert_array_equal(target[count:], np.full(2 * LANES - count, 55).astype(kind))
 
 
 def test_first_lanes_touch_no_memory_beyond():

@@ -87,57 +87,57 @@ def aliasing_bound(radius, n_points, n_poles):
 # -- Definition ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("orthogonal", [True, False])
-@pytest.mark.parametrize("radius", [0.0, 0.5, 0.98])
-def test_all_methods_are_the_definition(radius, orthogonal):
-    poles, signal = some_poles(5, radius=radius), normal(12, 2)
-    a = as_complex(poles, -1)
-    basis = as_real(as_written.basis(a, 12, orthogonal))
-    torch.testing.assert_close(takenaka_malmquist_basis(poles, 12, orthogonal=orthogonal), basis)
-    c = as_real(as_written.coefficients(signal, a, orthogonal))
-    for method in METHODS:
-        found = takenaka_malmquist_coefficients(signal, poles, method=method, orthogonal=orthogonal)
-        torch.testing.assert_close(found, c, rtol=1e-12, atol=1e-12)
-    lags = as_real(as_written.correlation(signal, a, orthogonal), -3)
-    for method in CORRELATIONS:
-        found = takenaka_malmquist_correlation(signal, poles, method=method, orthogonal=orthogonal)
-        torch.testing.assert_close(found, lags, rtol=1e-12, atol=1e-12)
-    sums = as_real(as_written.synthesis(as_complex(c), a, 9, orthogonal), -1)
-    torch.testing.assert_close(takenaka_malmquist_synthesis(c, poles, 9, orthogonal=orthogonal), sums)
-    responses = as_real(as_written.responses(a, 12, orthogonal))
-    for method in RESPONSES:
-        found = takenaka_malmquist_responses(poles, 12, method=method, orthogonal=orthogonal)
-        torch.testing.assert_close(found, responses, rtol=0, atol=1e-11)
+def test_all_methods_are_the_definition():
+    for orthogonal in [True, False]:
+        for radius in [0.0, 0.5, 0.98]:
+            poles, signal = some_poles(5, radius=radius), normal(12, 2)
+            a = as_complex(poles, -1)
+            basis = as_real(as_written.basis(a, 12, orthogonal))
+            torch.testing.assert_close(takenaka_malmquist_basis(poles, 12, orthogonal=orthogonal), basis)
+            c = as_real(as_written.coefficients(signal, a, orthogonal))
+            for method in METHODS:
+                found = takenaka_malmquist_coefficients(signal, poles, method=method, orthogonal=orthogonal)
+                torch.testing.assert_close(found, c, rtol=1e-12, atol=1e-12)
+            lags = as_real(as_written.correlation(signal, a, orthogonal), -3)
+            for method in CORRELATIONS:
+                found = takenaka_malmquist_correlation(signal, poles, method=method, orthogonal=orthogonal)
+                torch.testing.assert_close(found, lags, rtol=1e-12, atol=1e-12)
+            sums = as_real(as_written.synthesis(as_complex(c), a, 9, orthogonal), -1)
+            torch.testing.assert_close(takenaka_malmquist_synthesis(c, poles, 9, orthogonal=orthogonal), sums)
+            responses = as_real(as_written.responses(a, 12, orthogonal))
+            for method in RESPONSES:
+                found = takenaka_malmquist_responses(poles, 12, method=method, orthogonal=orthogonal)
+                torch.testing.assert_close(found, responses, rtol=0, atol=1e-11)
 
 
-@pytest.mark.parametrize("n_steps", [1, 2, 3, 10, 64])
-def test_responses_of_any_length(n_steps):
-    poles = some_poles(4)
-    expected = as_real(as_written.responses(as_complex(poles, -1), n_steps))
+def test_responses_of_any_length():
+    for n_steps in [1, 2, 3, 10, 64]:
+        poles = some_poles(4)
+        expected = as_real(as_written.responses(as_complex(poles, -1), n_steps))
+        for method in RESPONSES:
+            found = takenaka_malmquist_responses(poles, n_steps, method=method)
+            torch.testing.assert_close(found, expected, rtol=0, atol=1e-11)
+
+
+def test_coefficients_of_few_tokens():
+    for n_tokens in [1, 2, 5, 7]:
+        # The responses are longer than the signal: what wraps around must count too.
+        poles, signal = some_poles(3, radius=0.98), normal(n_tokens, 2)
+        expected = takenaka_malmquist_coefficients(signal, poles)
+        for method in METHODS[1:]:
+            torch.testing.assert_close(takenaka_malmquist_coefficients(signal, poles, method=method), expected)
+
+
+def test_responses_are_taylor_coefficients_at_any_radius_of_the_poles():
     for method in RESPONSES:
-        found = takenaka_malmquist_responses(poles, n_steps, method=method)
+        # At a point of the disk the series converges, and Eq. 6 can be evaluated as it stands.
+        poles, z = some_poles(32, radius=0.999), torch.tensor(0.5 - 0.6j, dtype=torch.complex128)
+        a = as_complex(poles, -1)
+        blaschke = torch.cumprod((z - a) / (1 - a.conj() * z), 0)
+        expected = (1 - a.abs() ** 2).sqrt() / (1 - a.conj() * z) * torch.cat((blaschke.new_ones(1), blaschke[:-1]))
+        powers = z ** torch.arange(256)
+        found = as_complex(takenaka_malmquist_responses(poles, 256, method=method)) @ powers
         torch.testing.assert_close(found, expected, rtol=0, atol=1e-11)
-
-
-@pytest.mark.parametrize("n_tokens", [1, 2, 5, 7])
-def test_coefficients_of_few_tokens(n_tokens):
-    # The responses are longer than the signal: what wraps around must count too.
-    poles, signal = some_poles(3, radius=0.98), normal(n_tokens, 2)
-    expected = takenaka_malmquist_coefficients(signal, poles)
-    for method in METHODS[1:]:
-        torch.testing.assert_close(takenaka_malmquist_coefficients(signal, poles, method=method), expected)
-
-
-@pytest.mark.parametrize("method", RESPONSES)
-def test_responses_are_taylor_coefficients_at_any_radius_of_the_poles(method):
-    # At a point of the disk the series converges, and Eq. 6 can be evaluated as it stands.
-    poles, z = some_poles(32, radius=0.999), torch.tensor(0.5 - 0.6j, dtype=torch.complex128)
-    a = as_complex(poles, -1)
-    blaschke = torch.cumprod((z - a) / (1 - a.conj() * z), 0)
-    expected = (1 - a.abs() ** 2).sqrt() / (1 - a.conj() * z) * torch.cat((blaschke.new_ones(1), blaschke[:-1]))
-    powers = z ** torch.arange(256)
-    found = as_complex(takenaka_malmquist_responses(poles, 256, method=method)) @ powers
-    torch.testing.assert_close(found, expected, rtol=0, atol=1e-11)
 
 
 def test_responses_wrap_around_to_the_basis():
@@ -183,20 +183,20 @@ def test_leading_axes_are_broadcast():
 # -- Gradients and precision -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("orthogonal", [True, False])
-def test_gradients(orthogonal):
-    poles, signal, c = some_poles(2, 3, radius=0.7), normal(5, 2), normal(3, 2, 2)
-    for tensor in (poles, signal, c):
-        tensor.requires_grad_()
-    options = {"orthogonal": orthogonal}
-    assert gradcheck(partial(takenaka_malmquist_basis, n_points=6, **options), poles)
-    for method in RESPONSES:
-        assert gradcheck(partial(takenaka_malmquist_responses, n_steps=6, method=method, **options), poles)
-    for method in METHODS:
-        assert gradcheck(partial(takenaka_malmquist_coefficients, method=method, **options), (signal, poles))
-    for method in CORRELATIONS:
-        assert gradcheck(partial(takenaka_malmquist_correlation, method=method, **options), (signal, poles))
-    assert gradcheck(partial(takenaka_malmquist_synthesis, n_points=4, **options), (c, poles))
+def test_gradients():
+    for orthogonal in [True, False]:
+        poles, signal, c = some_poles(2, 3, radius=0.7), normal(5, 2), normal(3, 2, 2)
+        for tensor in (poles, signal, c):
+            tensor.requires_grad_()
+        options = {"orthogonal": orthogonal}
+        assert gradcheck(partial(takenaka_malmquist_basis, n_points=6, **options), poles)
+        for method in RESPONSES:
+            assert gradcheck(partial(takenaka_malmquist_responses, n_steps=6, method=method, **options), poles)
+        for method in METHODS:
+            assert gradcheck(partial(takenaka_malmquist_coefficients, method=method, **options), (signal, poles))
+        for method in CORRELATIONS:
+            assert gradcheck(partial(takenaka_malmquist_correlation, method=method, **options), (signal, poles))
+        assert gradcheck(partial(takenaka_malmquist_synthesis, n_points=4, **options), (c, poles))
 
 
 def test_gradients_of_the_transfer_function():
@@ -214,10 +214,10 @@ def test_gradients_at_poles_zero():
         assert gradcheck(partial(takenaka_malmquist_coefficients, signal, method=method), zeros)
 
 
-@pytest.mark.parametrize("method", METHODS)
-def test_second_derivatives(method):
-    poles, signal = some_poles(2, radius=0.7).requires_grad_(), normal(4, 1).requires_grad_()
-    assert gradgradcheck(partial(takenaka_malmquist_coefficients, method=method), (signal, poles))
+def test_second_derivatives():
+    for method in METHODS:
+        poles, signal = some_poles(2, radius=0.7).requires_grad_(), normal(4, 1).requires_grad_()
+        assert gradgradcheck(partial(takenaka_malmquist_coefficients, method=method), (signal, poles))
 
 
 def test_float32_is_accurate():
@@ -249,19 +249,19 @@ def test_the_widest_dtype_wins_and_autocast_is_off():
 # -- An orthonormal system -------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("radius", "n_poles", "n_points"), [(0.3, 16, 64), (0.5, 64, 256), (0.9, 4, 256)])
-def test_the_error_of_orthogonality_is_below_the_aliasing_bound(radius, n_poles, n_points):
-    # Many poles at one place are the worst case; the bound holds there, and is far from void.
-    worst = torch.tensor([[radius, 0.0]], dtype=torch.float64).expand(n_poles, 2)
-    bound = aliasing_bound(radius, n_points, n_poles)
-    assert bound < 1e-4
-    assert 1e-5 * bound < gram_error(worst, n_points) < bound
-    assert gram_error(some_poles(n_poles, radius=radius), n_points) < bound
+def test_the_error_of_orthogonality_is_below_the_aliasing_bound():
+    for radius, n_poles, n_points in [(0.3, 16, 64), (0.5, 64, 256), (0.9, 4, 256)]:
+        # Many poles at one place are the worst case; the bound holds there, and is far from void.
+        worst = torch.tensor([[radius, 0.0]], dtype=torch.float64).expand(n_poles, 2)
+        bound = aliasing_bound(radius, n_points, n_poles)
+        assert bound < 1e-4
+        assert 1e-5 * bound < gram_error(worst, n_points) < bound
+        assert gram_error(some_poles(n_poles, radius=radius), n_points) < bound
 
 
-@pytest.mark.parametrize(("radius", "n_poles", "bound"), [(0.5, 32, 1e-8), (0.9, 32, 0.05), (0.98, 8, 0.2)])
-def test_orthogonality_in_the_range_of_the_networks(radius, n_poles, bound):
-    assert max(gram_error(some_poles(n_poles, radius=radius, seed=seed), 64) for seed in range(3)) < bound
+def test_orthogonality_in_the_range_of_the_networks():
+    for radius, n_poles, bound in [(0.5, 32, 1e-8), (0.9, 32, 0.05), (0.98, 8, 0.2)]:
+        assert max(gram_error(some_poles(n_poles, radius=radius, seed=seed), 64) for seed in range(3)) < bound
 
 
 def test_as_many_functions_as_points_are_not_orthogonal():
@@ -384,23 +384,23 @@ def frequency_response(numerator, denominator, n_points):
     return (as_complex(numerator, -1) @ powers) / (as_complex(denominator, -1) @ powers)
 
 
-@pytest.mark.parametrize("n_poles", [1, 2, 5])
-def test_the_transfer_function_is_the_conjugate_of_the_last_function(n_poles):
-    poles = some_poles(n_poles)
-    numerator, denominator = takenaka_malmquist_transfer_function(poles)
-    last = as_complex(takenaka_malmquist_basis(poles, 32))[-1]
-    torch.testing.assert_close(frequency_response(numerator, denominator, 32), last.conj())
-    # The zeros of the denominator in z are the poles, all of them inside the disk.
-    roots = np.roots(as_complex(denominator, -1).numpy())
-    expected = as_complex(poles, -1).numpy()
-    assert np.abs(roots[:, None] - expected).min(0).max() < 1e-9
-    # Long division gives the impulse response.
-    impulse, steps = as_complex(numerator, -1).tolist() + [0] * 20, []
-    for m in range(20):
-        past = sum(d * steps[m - i] for i, d in enumerate(as_complex(denominator, -1).tolist()) if 0 < i <= m)
-        steps.append(impulse[m] - past)
-    responses = as_complex(takenaka_malmquist_responses(poles, 20, method="cascade"))[-1]
-    torch.testing.assert_close(torch.tensor(steps, dtype=torch.complex128), responses.conj())
+def test_the_transfer_function_is_the_conjugate_of_the_last_function():
+    for n_poles in [1, 2, 5]:
+        poles = some_poles(n_poles)
+        numerator, denominator = takenaka_malmquist_transfer_function(poles)
+        last = as_complex(takenaka_malmquist_basis(poles, 32))[-1]
+        torch.testing.assert_close(frequency_response(numerator, denominator, 32), last.conj())
+        # The zeros of the denominator in z are the poles, all of them inside the disk.
+        roots = np.roots(as_complex(denominator, -1).numpy())
+        expected = as_complex(poles, -1).numpy()
+        assert np.abs(roots[:, None] - expected).min(0).max() < 1e-9
+        # Long division gives the impulse response.
+        impulse, steps = as_complex(numerator, -1).tolist() + [0] * 20, []
+        for m in range(20):
+            past = sum(d * steps[m - i] for i, d in enumerate(as_complex(denominator, -1).tolist()) if 0 < i <= m)
+            steps.append(impulse[m] - past)
+        responses = as_complex(takenaka_malmquist_responses(poles, 20, method="cascade"))[-1]
+        torch.testing.assert_close(torch.tensor(steps, dtype=torch.complex128), responses.conj())
 
 
 def test_the_blaschke_product_is_all_pass():
@@ -509,11 +509,11 @@ def test_each_pole_is_the_best_one():
     assert gains.max() <= (result.coefficients**2).sum() * (1 + 1e-9)
 
 
-@pytest.mark.parametrize("a", [0.0, 0.3 + 0.2j, -0.6j, 0.9 * np.exp(2j)])
-def test_the_pole_of_one_kernel_is_found(a):
-    result = adaptive_fourier_decomposition(kernels(a, 512), 1)
-    assert abs(result.poles[0] @ [1, 1j] - a) < 1e-6
-    assert result.energies[1] < 1e-10 * result.energies[0]
+def test_the_pole_of_one_kernel_is_found():
+    for a in [0.0, 0.3 + 0.2j, -0.6j, 0.9 * np.exp(2j)]:
+        result = adaptive_fourier_decomposition(kernels(a, 512), 1)
+        assert abs(result.poles[0] @ [1, 1j] - a) < 1e-6
+        assert result.energies[1] < 1e-10 * result.energies[0]
 
 
 def test_a_pole_of_several_real_channels_is_found():
@@ -550,9 +550,8 @@ def test_adaptive_poles_beat_the_fourier_series_near_a_singularity():
 # -- Errors ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("call", "words"),
-    [
+def test_errors_name_what_came_and_what_was_expected():
+    for call, words in [
         (lambda a, x: takenaka_malmquist_basis(a[:, :1], 8), r"\(3, 1\); expected \(..., K, 2\)"),
         (lambda a, x: takenaka_malmquist_basis(a[:0], 8), r"\(0, 2\); expected .* at least one pole"),
         (lambda a, x: takenaka_malmquist_basis(a.long(), 8), "dtype torch.int64; expected a real floating-point"),
@@ -585,17 +584,15 @@ def test_adaptive_poles_beat_the_fourier_series_near_a_singularity():
         (lambda a, x: adaptive_fourier_decomposition(x, 0), "n_poles is 0"),
         (lambda a, x: adaptive_fourier_decomposition(x, 1.5), "n_poles is 1.5; expected at least 1, an integer"),
         (lambda a, x: adaptive_fourier_decomposition(x, 1, max_radius=1.0), "max_radius is 1.0"),
-    ],
-)
-def test_errors_name_what_came_and_what_was_expected(call, words):
-    with pytest.raises(ValueError, match=words):
-        call(some_poles(3), normal(8, 2))
+    ]:
+        with pytest.raises(ValueError, match=words):
+            call(some_poles(3), normal(8, 2))
 
 
-@pytest.mark.parametrize("poles", [[[0.5, 0.0]], np.array([[0.5, 0.0]])])
-def test_what_is_no_tensor_is_named(poles):
-    with pytest.raises(TypeError, match=r"poles is (list|ndarray); expected a tensor: torch\.as_tensor"):
-        takenaka_malmquist_basis(poles, 8)
+def test_what_is_no_tensor_is_named():
+    for poles in [[[0.5, 0.0]], np.array([[0.5, 0.0]])]:
+        with pytest.raises(TypeError, match=r"poles is (list|ndarray); expected a tensor: torch\.as_tensor"):
+            takenaka_malmquist_basis(poles, 8)
 
 
 def test_poles_that_are_no_numbers_are_passed_on_so_that_a_training_can_step_back():

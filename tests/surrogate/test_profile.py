@@ -43,11 +43,11 @@ def of_call(call):
     return [str(item.message) for item in caught]
 
 
-@pytest.mark.parametrize("kind", [np.float16, np.float32, np.longdouble, np.int64, np.uint8, bool])
-def test_statistics_of_every_kind_of_number(kind):
-    values = np.abs(FIELDS).astype(kind)
-    found, expected = (Extremes.of(held, FieldSet(POINTS, FIELDS)) for held in (values, values.astype(float)))
-    np.testing.assert_allclose(found.size, expected.size, rtol=1e-6)
+def test_statistics_of_every_kind_of_number():
+    for kind in [np.float16, np.float32, np.longdouble, np.int64, np.uint8, bool]:
+        values = np.abs(FIELDS).astype(kind)
+        found, expected = (Extremes.of(held, FieldSet(POINTS, FIELDS)) for held in (values, values.astype(float)))
+        np.testing.assert_allclose(found.size, expected.size, rtol=1e-6)
 
 
 def test_statistics_are_those_of_the_samples(monkeypatch):
@@ -307,14 +307,14 @@ KINDS = {
 }
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_new_samples_of_the_same_kind_are_inside(kind):
+def test_new_samples_of_the_same_kind_are_inside():
     """Of 200 predictions of 50 samples each, at most 6 % warn."""
-    rng, warned = np.random.default_rng(1), 0
-    for _ in range(200):
-        seen = SeenRanges.from_fit(FieldSet(np.zeros((1, 1)), params=KINDS[kind](rng, (100, 3))), None)
-        warned += bool(seen.findings(FieldSet(np.zeros((1, 1)), params=KINDS[kind](rng, (50, 3))), every=False))
-    assert warned <= 12
+    for kind in KINDS:
+        rng, warned = np.random.default_rng(1), 0
+        for _ in range(200):
+            seen = SeenRanges.from_fit(FieldSet(np.zeros((1, 1)), params=KINDS[kind](rng, (100, 3))), None)
+            warned += bool(seen.findings(FieldSet(np.zeros((1, 1)), params=KINDS[kind](rng, (50, 3))), every=False))
+        assert warned <= 12
 
 
 @pytest.mark.parametrize(("n_samples", "most"), [(8, 0.06), (12, 0.1), (30, 0.04)])
@@ -382,22 +382,20 @@ RULES = {
 }
 
 
-@pytest.mark.parametrize(
-    ("rule", "n_samples"), [(rule, count) for rule in RULES for count in (6, 12, 30) if (rule, count) != ("notice", 6)]
-)
-def test_rules_for_odd_numbers_are_seldom_wrong(rule, n_samples):
+def test_rules_for_odd_numbers_are_seldom_wrong():
     """A number of a set is in another unit, or none is, in 40 sets of each kind."""
-    rng, (find, most_false, most_missed) = np.random.default_rng(3), RULES[rule]
-    false, missed = [], []
-    for draw in KINDS.values():
-        for _ in range(40):
-            numbers, row = np.asarray(draw(rng, n_samples), dtype=float), rng.integers(n_samples)
-            false.append(len(find(numbers)) > 0)
-            if numbers[row]:
-                numbers[row] *= 1000
-                missed.append(row not in find(numbers))
-    assert np.mean(false) <= most_false
-    assert np.mean(missed) <= most_missed
+    for rule, n_samples in [(rule, count) for rule in RULES for count in (6, 12, 30) if (rule, count) != ("notice", 6)]:
+        rng, (find, most_false, most_missed) = np.random.default_rng(3), RULES[rule]
+        false, missed = [], []
+        for draw in KINDS.values():
+            for _ in range(40):
+                numbers, row = np.asarray(draw(rng, n_samples), dtype=float), rng.integers(n_samples)
+                false.append(len(find(numbers)) > 0)
+                if numbers[row]:
+                    numbers[row] *= 1000
+                    missed.append(row not in find(numbers))
+        assert np.mean(false) <= most_false
+        assert np.mean(missed) <= most_missed
 
 
 def test_new_fields_of_the_same_kind_are_inside():

@@ -44,22 +44,26 @@ def inside(grid, factors):
 
 
 # ---------------------------------------------------------------- factors
-@pytest.mark.parametrize(
-    ("ratios", "factors", "warns"),
-    [
-        ((1.0,), (1,), False), ((1.3,), (1,), False), ((1.4,), (1,), True), ((1.6,), (2,), False),
-        ((2.0, 1.0), (2, 1), False), ((3.0, 2.0, 1.0), (3, 2, 1), False), ((0.8,), (1,), False), ((0.7,), (1,), True),
-        ((0.5, 1.0), (1, 1), True), ((4.2,), (4,), False),
-    ],
-)  # fmt: skip
-def test_factors_and_the_warning_about_what_is_left(ratios, factors, warns):
-    grid = (5,) * len(ratios)
-    fine = FieldSet(unit_grid(grid), np.zeros((1, 5 ** len(grid), 1)), grid_shape=grid)
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        assert refinement_factors(fine, tuple(0.25 * ratio for ratio in ratios), native=False) == factors
-    assert [item.category for item in caught] == [ResolutionWarning] * warns
-    assert all("0.25" in str(item.message) for item in caught)
+def test_factors_and_the_warning_about_what_is_left():
+    for ratios, factors, warns in [
+        ((1.0,), (1,), False),
+        ((1.3,), (1,), False),
+        ((1.4,), (1,), True),
+        ((1.6,), (2,), False),
+        ((2.0, 1.0), (2, 1), False),
+        ((3.0, 2.0, 1.0), (3, 2, 1), False),
+        ((0.8,), (1,), False),
+        ((0.7,), (1,), True),
+        ((0.5, 1.0), (1, 1), True),
+        ((4.2,), (4,), False),
+    ]:
+        grid = (5,) * len(ratios)
+        fine = FieldSet(unit_grid(grid), np.zeros((1, 5 ** len(grid), 1)), grid_shape=grid)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            assert refinement_factors(fine, tuple(0.25 * ratio for ratio in ratios), native=False) == factors
+        assert [item.category for item in caught] == [ResolutionWarning] * warns
+        assert all("0.25" in str(item.message) for item in caught)
 
 
 def test_a_network_that_sees_the_fine_grid_itself_is_warned_about():
@@ -77,28 +81,27 @@ def test_an_axis_with_one_point_has_no_spacing():
 
 
 # ---------------------------------------------------------------- values
-@pytest.mark.parametrize(("grid", "factors"), CASES)
-@pytest.mark.parametrize("average", [False, True])
-def test_constants_stay_constant(grid, factors, average):
-    values = np.full((2, int(np.prod(grid)), 3), 7.25)
-    fine = FieldSet(unit_grid(grid), values, grid_shape=grid)
-    found = predict_refined(fine, factors, read, average=average).fields
-    np.testing.assert_allclose(found, values, rtol=1e-13)
+def test_constants_stay_constant():
+    for (grid, factors), average in product(CASES, [False, True]):
+        values = np.full((2, int(np.prod(grid)), 3), 7.25)
+        fine = FieldSet(unit_grid(grid), values, grid_shape=grid)
+        found = predict_refined(fine, factors, read, average=average).fields
+        np.testing.assert_allclose(found, values, rtol=1e-13)
 
 
-@pytest.mark.parametrize(("grid", "factors"), CUBIC)
-def test_cubics_are_reproduced_between_the_coarse_points(grid, factors):
-    fine = on_grid(grid, cubic)
-    found = predict_refined(fine, factors, read, average=False).fields
-    within = inside(grid, factors)
-    np.testing.assert_allclose(found[:, within], fine.values[:, within], rtol=1e-11, atol=1e-12)
+def test_cubics_are_reproduced_between_the_coarse_points():
+    for grid, factors in CUBIC:
+        fine = on_grid(grid, cubic)
+        found = predict_refined(fine, factors, read, average=False).fields
+        within = inside(grid, factors)
+        np.testing.assert_allclose(found[:, within], fine.values[:, within], rtol=1e-11, atol=1e-12)
 
 
-@pytest.mark.parametrize(("grid", "factors"), [*CASES, ((4,), (3,)), ((6, 4), (5, 2))])
-def test_linear_fields_are_reproduced_everywhere(grid, factors):
-    fine = on_grid(grid, linear)
-    found = predict_refined(fine, factors, read, average=False).fields
-    np.testing.assert_allclose(found, fine.values, rtol=1e-11, atol=1e-12)
+def test_linear_fields_are_reproduced_everywhere():
+    for grid, factors in [*CASES, ((4,), (3,)), ((6, 4), (5, 2))]:
+        fine = on_grid(grid, linear)
+        found = predict_refined(fine, factors, read, average=False).fields
+        np.testing.assert_allclose(found, fine.values, rtol=1e-11, atol=1e-12)
 
 
 def test_beyond_the_last_coarse_point_the_line_goes_on():
@@ -132,17 +135,17 @@ def test_a_grid_whose_axes_run_along_other_coordinates():
 WIDE = [((25,), (3,)), ((17, 16), (2, 3)), ((17, 9), (2, 1)), ((11, 11, 11), (2, 2, 2))]
 
 
-@pytest.mark.parametrize(("grid", "factors"), WIDE)
-def test_shifted_readings_of_a_linear_field_average_to_itself_away_from_the_border(grid, factors):
-    fine = on_grid(grid, linear)
-    found = predict_refined(fine, factors, read, average=True).fields.reshape(grid)
-    # At coarse points, which the spline passes through, all of whose readings lie within the grid.
-    kept = [
-        np.arange(0, size, factor)[factor > 1 : (-1 if factor > 1 else None)]
-        for size, factor in zip(grid, factors, strict=True)
-    ]
-    expected = fine.values.reshape(grid)
-    np.testing.assert_allclose(found[np.ix_(*kept)], expected[np.ix_(*kept)], rtol=1e-12, atol=1e-14)
+def test_shifted_readings_of_a_linear_field_average_to_itself_away_from_the_border():
+    for grid, factors in WIDE:
+        fine = on_grid(grid, linear)
+        found = predict_refined(fine, factors, read, average=True).fields.reshape(grid)
+        # At coarse points, which the spline passes through, all of whose readings lie within the grid.
+        kept = [
+            np.arange(0, size, factor)[factor > 1 : (-1 if factor > 1 else None)]
+            for size, factor in zip(grid, factors, strict=True)
+        ]
+        expected = fine.values.reshape(grid)
+        np.testing.assert_allclose(found[np.ix_(*kept)], expected[np.ix_(*kept)], rtol=1e-12, atol=1e-14)
 
 
 def test_one_reading_by_hand():

@@ -2,6 +2,7 @@
 
 import time
 import warnings
+from itertools import product
 from typing import NamedTuple
 
 import numpy as np
@@ -632,18 +633,17 @@ def broken_trainer(bad_calls, value=np.nan, **options):
     return loss, loss.trainer
 
 
-@pytest.mark.parametrize("value", [np.nan, np.inf])
-@pytest.mark.parametrize("averaging", [None, 0.9])
-def test_a_loss_that_is_not_finite_takes_the_weights_back_and_halves_the_rate(value, averaging):
-    # Three steps an epoch; the sixth is in the second epoch.
-    loss, trainer = broken_trainer({6}, value, ema_decay=averaging)
-    with pytest.warns(SkopWarning, match="in epoch 2; back to the last good epoch at half the learning rate"):
-        history = trainer.run(Loader())
-    assert torch.equal(loss.weights[6], loss.weights[3])
-    np.testing.assert_allclose(loss.rates, [0.05] * 6 + [0.025] * 9)
-    assert len(history.loss_curve) == 4
-    assert np.isfinite(history.loss_curve).all()
-    assert torch.isfinite(weights_of(trainer)).all()
+def test_a_loss_that_is_not_finite_takes_the_weights_back_and_halves_the_rate():
+    for value, averaging in product([np.nan, np.inf], [None, 0.9]):
+        # Three steps an epoch; the sixth is in the second epoch.
+        loss, trainer = broken_trainer({6}, value, ema_decay=averaging)
+        with pytest.warns(SkopWarning, match="in epoch 2; back to the last good epoch at half the learning rate"):
+            history = trainer.run(Loader())
+        assert torch.equal(loss.weights[6], loss.weights[3])
+        np.testing.assert_allclose(loss.rates, [0.05] * 6 + [0.025] * 9)
+        assert len(history.loss_curve) == 4
+        assert np.isfinite(history.loss_curve).all()
+        assert torch.isfinite(weights_of(trainer)).all()
 
 
 def test_a_rollback_in_the_first_epoch_goes_back_to_the_start_and_forgets_the_moments():

@@ -1,5 +1,7 @@
 """The order of an epoch: every sample once, groups whole, rounds as they are defined."""
 
+from itertools import product
+
 import numpy as np
 import pytest
 
@@ -10,16 +12,17 @@ def rounds(n_samples, batch_size, seed=0, **options):
     return list(epoch_rounds(n_samples, batch_size, np.random.RandomState(seed), **options))
 
 
-@pytest.mark.parametrize("grouping", ["together", "spread"])
-@pytest.mark.parametrize(("n_samples", "group_size", "batch_size"), [(12, 3, 2), (15, 3, 2), (8, 1, 3), (10, 5, 9)])
-def test_every_sample_comes_once(grouping, n_samples, group_size, batch_size):
-    result = rounds(n_samples, batch_size, group_size=group_size, grouping=grouping)
-    assert sorted(np.concatenate([order for order, _ in result])) == list(range(n_samples))
-    assert len(result) == -(-n_samples // group_size // batch_size)
-    for order, _ in result:
-        members, counts = np.unique(order // group_size, return_counts=True)
-        assert len(members) <= batch_size
-        assert (counts == group_size).all()
+def test_every_sample_comes_once():
+    for grouping, (n_samples, group_size, batch_size) in product(
+        ["together", "spread"], [(12, 3, 2), (15, 3, 2), (8, 1, 3), (10, 5, 9)]
+    ):
+        result = rounds(n_samples, batch_size, group_size=group_size, grouping=grouping)
+        assert sorted(np.concatenate([order for order, _ in result])) == list(range(n_samples))
+        assert len(result) == -(-n_samples // group_size // batch_size)
+        for order, _ in result:
+            members, counts = np.unique(order // group_size, return_counts=True)
+            assert len(members) <= batch_size
+            assert (counts == group_size).all()
 
 
 def test_single_samples_follow_one_permutation():

@@ -3,6 +3,7 @@
 import io
 import sys
 import types
+from itertools import product
 
 import pytest
 
@@ -47,10 +48,9 @@ def written(stream, verbose):
     return stream.getvalue()
 
 
-@pytest.mark.parametrize("verbose", [0, False])
-@pytest.mark.parametrize("stream", [io.StringIO, Terminal])
-def test_a_silent_fit_is_silent_everywhere(verbose, stream):
-    assert written(stream(), verbose) == ""
+def test_a_silent_fit_is_silent_everywhere():
+    for verbose, stream in product([0, False], [io.StringIO, Terminal]):
+        assert written(stream(), verbose) == ""
 
 
 @pytest.mark.parametrize("verbose", [1, True])
@@ -170,9 +170,8 @@ def test_standard_error_is_the_default(capsys):
     assert capsys.readouterr().err == "fit  50%   0 s, 0 s left\n"
 
 
-@pytest.mark.parametrize(
-    ("seconds", "words"),
-    [
+def test_durations_in_words():
+    for seconds, words in [
         (0, "0 s"),
         (0.0124, "12.4 ms"),
         (2, "2 s"),
@@ -182,7 +181,5 @@ def test_standard_error_is_the_default(capsys):
         (61, "1 min 1 s"),
         (3600, "1 h"),
         (7380, "2 h 3 min"),
-    ],
-)
-def test_durations_in_words(seconds, words):
-    assert in_words(seconds) == words
+    ]:
+        assert in_words(seconds) == words

@@ -105,11 +105,11 @@ def test_long_steps_are_timed_three_times_at_most(monkeypatch):
     assert loader.loaded[1:] == [np.sort(SIZES)[30], SIZES.max(), SIZES.min()]
 
 
-@pytest.mark.parametrize("count", [1, 2, 3, 4, 5, 6, 100])
-def test_batches_are_spread_over_all_sizes(count):
-    ranks = _spread(count)
-    assert len(ranks) == len(set(ranks)) == min(count, 5)
-    assert {0, count - 1} <= set(ranks)
+def test_batches_are_spread_over_all_sizes():
+    for count in [1, 2, 3, 4, 5, 6, 100]:
+        ranks = _spread(count)
+        assert len(ranks) == len(set(ranks)) == min(count, 5)
+        assert {0, count - 1} <= set(ranks)
 
 
 # ---------------------------------------------------------------- memory
