@@ -11,7 +11,7 @@ from skop.data import DataSpec, TargetForm, unit_grid
 from skop.estimators.operators.presets.mno import CHANNELS
 from skop.modules import sort_points
 from skop.networks import GalerkinNetwork, GNOTNetwork, OFormerNetwork, SequenceNetwork
-from skop.parts import Attention, Host, Hydra, Mamba, RotaryAttention
+from skop.parts import Attention, GalerkinTransformer, Host, Hydra, Mamba, RotaryAttention
 
 from .problems import MIXERS, MNO, changed, mno_mixer
 
