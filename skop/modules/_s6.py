@@ -198,8 +198,9 @@ class S6Mixer(TokenMixer):
         count, inner, rank = self.step_projection.shape
         states = count * self.d_state
         ranks, maps_in, maps_out = joined.split([count * rank, states, states], dim=-1)
-        # One product for all directions leaves the steps in the order in which the scan reads them.
-        steps = nn.functional.linear(ranks, torch.block_diag(*self.step_projection)).unflatten(-1, (count, inner))
+        # One product for all directions leaves the steps in the order in which the scan reads them. With a row of the
+        # matrix for each rank, the gradients take a fraction of the time that they take with a column for each.
+        steps = (ranks @ torch.block_diag(*self.step_projection.mT)).unflatten(-1, (count, inner))
         return steps, *(maps.unflatten(-1, (count, self.d_state)) for maps in (maps_in, maps_out))
 
     def _gated(self, mixed: torch.Tensor, gate: torch.Tensor) -> torch.Tensor:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import reduce
+from inspect import unwrap
 from typing import Any
 
 import torch
@@ -91,11 +92,57 @@ def make_optimizer(
         groups[is_for_muon].append({"params": weights, "weight_decay": weight_decay if decays else 0.0})
     others = None
     if groups[False]:
-        others = torch.optim.AdamW(groups[False], lr=learning_rate, betas=(_BETA_1, beta_2), fused=True)
+        others = AdamW(groups[False], lr=learning_rate, betas=(_BETA_1, beta_2), fused=True)
     return Muon(groups[True], others, lr=learning_rate) if groups[True] or others is None else others
 
 
-class Muon(torch.optim.Optimizer):
+class _Uncompiled(torch.optim.Optimizer):
+    """Optimiser that does not import PyTorch's compiler, which takes longer than a small fit."""
+
+    def add_param_group(self, param_group: dict[str, Any]) -> None:
+        """Add a group of parameters."""
+        # PyTorch wraps the method in one that tells the compiler to leave it alone.
+        unwrap(torch.optim.Optimizer.add_param_group)(self, param_group)
+
+
+class AdamW(_Uncompiled, torch.optim.AdamW):
+    """PyTorch's fused AdamW, called without the preparations for its other forms."""
+
+    @torch.no_grad()
+    def step(self, closure: None = None) -> None:  # type: ignore[override]
+        """Update all weights that have a gradient."""
+        for group in self.param_groups:
+            weights = [weight for weight in group["params"] if weight.grad is not None]
+            for weight in weights:
+                if not self.state[weight]:
+                    self.state[weight] = {
+                        "step": torch.zeros((), dtype=torch.float32, device=weight.device),
+                        "exp_avg": torch.zeros_like(weight),
+                        "exp_avg_sq": torch.zeros_like(weight),
+                    }
+            if not weights:
+                continue
+            states = [self.state[weight] for weight in weights]
+            steps, means, squares = ([state[name] for state in states] for name in ("step", "exp_avg", "exp_avg_sq"))
+            torch._foreach_add_(steps, 1)
+            torch._fused_adamw_(
+                weights,
+                [weight.grad for weight in weights if weight.grad is not None],
+                means,
+                squares,
+                [],
+                steps,
+                amsgrad=False,
+                lr=group["lr"],
+                beta1=group["betas"][0],
+                beta2=group["betas"][1],
+                weight_decay=group["weight_decay"],
+                eps=group["eps"],
+                maximize=False,
+            )
+
+
+class Muon(_Uncompiled):
     """Momentum whose matrices are made orthogonal, and another optimiser for the weights that are no matrices.
 
     The step of a matrix is Nesterov's momentum with all singular values set to 1, see `orthogonalized`. It is scaled to

@@ -136,8 +136,7 @@ class _TorchState:
         """The state as it is."""
         generators = [(torch.device("cpu"), torch.get_rng_state())]
         generators += [(device, torch.cuda.get_rng_state(device)) for device in devices]
-        flags = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
-        return cls(generators, *flags)
+        return cls(generators, *_determinism())
 
     def write(self) -> None:
         """Make it the state again."""
@@ -146,7 +145,14 @@ class _TorchState:
                 torch.cuda.set_rng_state(state, device)
             else:
                 torch.set_rng_state(state)
-        torch.use_deterministic_algorithms(self.deterministic, warn_only=self.warn_only)
+        # Even to set what is set already imports PyTorch's compiler, which takes longer than a small fit.
+        if (self.deterministic, self.warn_only) != _determinism():
+            torch.use_deterministic_algorithms(self.deterministic, warn_only=self.warn_only)
+
+
+def _determinism() -> tuple[bool, bool]:
+    """Whether torch is to use deterministic algorithms, and whether it only warns where it has none."""
+    return torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
 
 
 #: States outside of the blocks of the thread whose turn it is, the innermost block last.

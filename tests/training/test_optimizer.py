@@ -1,5 +1,7 @@
 """Muon against the singular value decomposition, AdamW and PyTorch's own Muon, and the laws of its updates."""
 
+import subprocess
+import sys
 from itertools import product
 
 import numpy as np
@@ -188,6 +190,22 @@ def test_other_weights_are_updated_as_by_adamw_alone(decays):
         assert torch.equal(weight, expected.get_parameter(name)) == (name != "hidden.weight")
 
 
+def test_adamw_takes_pytorchs_steps():
+    weights = [draw(8, 3), draw(5)]
+    gradients = [[draw(*weight.shape, seed=10 * step + n) for n, weight in enumerate(weights)] for step in (1, 2, 3)]
+    found = []
+    for kind in (type(make_optimizer(Network(), "adamw", **OPTIONS)), torch.optim.AdamW):
+        held = [torch.nn.Parameter(weight.clone()) for weight in weights]
+        optimizer = kind(
+            [{"params": held[:1], "weight_decay": DECAY}, {"params": held[1:]}], RATE, (0.8, 0.95), fused=True
+        )
+        for step, given in enumerate(gradients):
+            held[0].grad, held[1].grad = given[0].clone(), given[1].clone() if step else None
+            optimizer.step()
+        found.append(held)
+    assert all(torch.equal(*pair) for pair in zip(*found, strict=True))
+
+
 # ---------------------------------------------------------------------- in a fit
 def test_fit_by_muon_learns_more_in_as_many_epochs():
     rng = np.random.default_rng(0)
@@ -207,3 +225,17 @@ def test_warm_start_with_another_optimizer_begins_with_its_own_moments():
     model.set_params(training__optimizer="adamw").fit(X, X)
     model.set_params(training__optimizer="muon").fit(X, X)
     assert np.isfinite(model.loss_curve_).all()
+
+
+@pytest.mark.parametrize("name", ["muon", "adamw"])
+def test_first_fit_does_not_import_pytorchs_compiler(name):
+    """The import takes longer than many fits."""
+    program = f"""
+import sys
+import numpy as np
+from skop import LaMORegressor
+model = LaMORegressor(max_iter=1, width=8).set_params(training__optimizer="{name}")
+model.fit(np.zeros((4, 8, 1)), np.eye(8)[:4, :, None])
+assert "torch._dynamo" not in sys.modules
+"""
+    subprocess.run([sys.executable, "-W", "ignore", "-c", program], check=True)
