@@ -179,7 +179,7 @@ def make_plasticity(
     though the description clamps it; that the area of the block in its plane becomes smaller, by 7 % in one sample, as
     in plane stress and not in plane strain; that the ends of the dies are 7.5 mm above their lowest points; and that
     profiles run from left to right while points run from right to left. Eight knots and uniform heights are recalled,
-    not confirmed. The published solution is that of a commercial program, with a damping of its own.
+    not confirmed. The published solution is that of a commercial program, whose elements and damping are not stated.
 
     References
     ----------
