@@ -20,6 +20,7 @@ from skop.datasets._pdebench import (
     load_pdebench_shallow_water,
 )
 from skop.datasets._pipe import make_pipe
+from skop.datasets._plasticity import make_plasticity
 from skop.datasets._published import load_darcy
 from skop.datasets._shallow_water import make_shallow_water
 from skop.datasets._solid_files import load_elasticity, load_plasticity
@@ -51,6 +52,7 @@ __all__ = [
     "make_moving_hole",
     "make_navier_stokes",
     "make_pipe",
+    "make_plasticity",
     "make_shallow_water",
     "make_wake",
 ]

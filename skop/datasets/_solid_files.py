@@ -161,7 +161,8 @@ def load_plasticity(
             Profile of the die along the first axis, the same for all points of the second, on the positions `coords`.
             `values` has the shape (n, 3131, 1). Only for the selected subsets.
         y_train, y_test : ndarray of shape (n_train or n_test, 101, 31, 80), float32
-            Four quantities at 20 times: channel ``4 t + k`` is quantity k at time t.
+            Position x and y and displacement along x and y at 20 times, mm: channel ``4 t + k`` is quantity k at time
+            t. Points run from right to left and down, profiles from left to right.
         coords : ndarray of shape (101, 31, 2), float32
             ``coords[i, j] = (i / 100, j / 30)``, positions in units of the block's sides, 50 mm and 15 mm.
         times : ndarray of shape (20,), float32
@@ -181,6 +182,10 @@ def load_plasticity(
         If the file is missing; the message says where it is published.
     FieldDataError
         If the file is damaged, lacks a variable, does not have the published layout, or holds too few samples.
+
+    See Also
+    --------
+    make_plasticity : Generate samples by the same recipe.
 
     References
     ----------
@@ -204,7 +209,11 @@ def load_plasticity(
     ((6, 3), (3, 18, 1), (3, 6, 3, 8), (6, 3, 2))
     """
     selection = Selection(subset, n_train, n_test, return_X_y)
-    files = _find_files(path, {"data": "plas_N987_T20.mat"}, GEO_FNO_SOURCE)
+    files = _find_files(
+        path,
+        {"data": "plas_N987_T20.mat"},
+        f"{GEO_FNO_SOURCE} skop.datasets.make_plasticity generates samples of the same kind.",
+    )
     file = files["data"]
     profile, response = _read_mat_array(file, "input", 2), _read_mat_array(file, "output", 5)
     check_same({"input": profile.shape, "output": response.shape[:2]})
