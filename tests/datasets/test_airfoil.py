@@ -78,6 +78,20 @@ class TestSolver:
         expected[1:3] += state[3, wall] @ normals
         np.testing.assert_allclose(euler.residual(state).sum(axis=1), expected, atol=1e-12)
 
+    def test_supersonic_faces_pass_the_flow_before_them(self):
+        """Roe's mean carries the whole difference of the fluxes, so that nothing comes back against the stream."""
+        euler = Euler(dual_grid(parabolic_grid(4, 2), 2), stream(0.8), 1.4)
+        left, right = np.array([[1.0], [3.9], [1.0], [1.1]]), np.array([[0.8], [4.2], [0.7], [0.9]])
+        for angle in (0.0, 0.3):
+            normals = 2 * np.array([[np.cos(angle)], [np.sin(angle)]])
+            density, u, v, pressure = left
+            through = density * (u * normals[0] + v * normals[1])
+            energy = 3.5 * pressure / density + (u**2 + v**2) / 2
+            push = pressure * normals
+            expected = np.stack([through, through * u + push[0], through * v + push[1], through * energy])
+            np.testing.assert_allclose(euler._roe(left, right, normals), expected, rtol=1e-12)
+            np.testing.assert_allclose(euler._roe(right, left, -normals), -expected, rtol=1e-12)
+
     def test_derivative(self):
         euler = Euler(dual_grid(distorted(parabolic_grid(6, 3), 3), 3), stream(0.8), 1.4)
         state, change = noise(euler), np.random.default_rng(2).standard_normal((4, euler.n_nodes))
