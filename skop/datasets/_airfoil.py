@@ -24,7 +24,7 @@ from skop.exceptions import FieldDataError
 #: Thickness of the aerofoil and coefficients of NACA's four-digit series; the last closes the trailing edge.
 _THICKNESS, _SHAPE = 0.12, (0.2969, -0.126, -0.3516, 0.2843, -0.1036)
 #: Residual at which the flow on every other point is good enough to start from: its own error is larger.
-_START_RESIDUAL = 3e-3
+_START_RESIDUAL = 1e-2
 #: Length and height of the design box.
 _BOX = (1.5, 0.2)
 #: Cells near the body grow by this ratio, over this part of the nodes; the rest grow at the ratio that fills the mesh.
