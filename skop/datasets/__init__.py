@@ -2,6 +2,7 @@
 
 import skop._openmp  # noqa: F401 - before anything that imports torch
 from skop.datasets._advection import make_advection
+from skop.datasets._airfoil import make_airfoil
 from skop.datasets._antiderivative import make_antiderivative
 from skop.datasets._brusselator import make_brusselator
 from skop.datasets._brusselator_files import load_brusselator
@@ -41,6 +42,7 @@ __all__ = [
     "load_plasticity",
     "load_tissue",
     "make_advection",
+    "make_airfoil",
     "make_antiderivative",
     "make_brusselator",
     "make_cantilever",

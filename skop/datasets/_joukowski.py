@@ -85,7 +85,7 @@ def make_joukowski(
     See Also
     --------
     make_wake : Flow behind a bluff body, as a function of time.
-    load_airfoil : Published transonic flows past aerofoils.
+    make_airfoil : Transonic flows past aerofoils.
 
     Notes
     -----

@@ -15,7 +15,7 @@ from skop.datasets._published import Subset, _find_files
 from skop.datasets._published_arrays import GEO_FNO_SOURCE, Selection, as_fields, check_same, read_npy
 from skop.exceptions import FieldDataError
 
-_AIRFOIL_VARIABLES = ("density", "velocity_x", "velocity_y", "pressure", "mach")
+AIRFOIL_VARIABLES = ("density", "velocity_x", "velocity_y", "pressure", "mach")
 _PIPE_VARIABLES = ("velocity_x", "velocity_y", "pressure")
 #: The papers test airfoil and pipe on samples from this number on, whatever they train on.
 _FIRST_TEST = 1000
@@ -90,6 +90,7 @@ def load_airfoil(
 
     See Also
     --------
+    make_airfoil : Generate samples by the same recipe.
     load_pipe : Another flow on meshes that deform.
 
     References
@@ -114,7 +115,7 @@ def load_airfoil(
     """
     selection = Selection(subset, n_train, n_test, return_X_y, _FIRST_TEST)
     files = _find_files(path, {name: f"NACA_Cylinder_{name}.npy" for name in "XYQ"}, GEO_FNO_SOURCE)
-    data = _read_flow(files, selection, _AIRFOIL_VARIABLES, variables)
+    data = _read_flow(files, selection, AIRFOIL_VARIABLES, variables)
     return selection.result(data, files, _AIRFOIL_DESCR)
 
 
@@ -203,17 +204,22 @@ def load_pipe(
     return selection.result(data, files, _PIPE_DESCR)
 
 
+def check_variables(published: tuple[str, ...], variables: Sequence[str]) -> list[int]:
+    """Return the channels of variables; raise ValueError unless all are published."""
+    if isinstance(variables, str) or not len(variables) or not set(variables) <= set(published):
+        raise ValueError(f"variables must be a sequence of {', '.join(published)}, got {variables!r}.")
+    return [published.index(name) for name in variables]
+
+
 def _read_flow(
     files: dict[str, Path], selection: Selection, published: tuple[str, ...], variables: Sequence[str]
 ) -> Bunch:
     """Read positions and variables of the samples selected."""
-    if isinstance(variables, str) or not len(variables) or not set(variables) <= set(published):
-        raise ValueError(f"variables must be a sequence of {', '.join(published)}, got {variables!r}.")
+    channels = check_variables(published, variables)
     x, y, q = read_npy(files["X"], 3), read_npy(files["Y"], 3), read_npy(files["Q"], 4)
     if q.shape[1] != len(published):
         raise FieldDataError(f"{files['Q']} must hold {len(published)} variables on axis 1, got the shape {q.shape}.")
     check_same({"X": x.shape, "Y": y.shape, "Q": q.shape[:1] + q.shape[2:]})
-    channels = [published.index(name) for name in variables]
 
     def inputs(samples: slice) -> FieldSet:
         """Positions of some samples."""
