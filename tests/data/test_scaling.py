@@ -10,6 +10,8 @@ from sklearn.base import clone
 
 from skop import FieldSet
 from skop.data import BoxScaler, FieldScaler, Scalers, ScalingOptions, Targets
+from skop.data._scaling import check_positive
+from skop.exceptions import FieldDataError
 
 N, P, C = 9, 5, 3
 VALUES = np.random.default_rng(0).normal([1.0, -300.0, 1e-6], [2.0, 0.1, 1e-7], (N, P, C))
@@ -158,3 +160,17 @@ def test_unknown_scalings_are_named():
     fields = FieldSet(np.zeros((5, 1)), VALUES)
     with pytest.raises(ValueError, match=r"'inputs'.*'pixel'"):
         Scalers.fit(fields, Targets(fields), np.ones(N), ScalingOptions(inputs="pixel"))
+
+
+@pytest.mark.parametrize("size", [1, 10**6])
+def test_targets_without_a_logarithm_are_named_in_every_sample_that_is_used(monkeypatch, size):
+    """Also in the first sample of each piece in which they are read."""
+    monkeypatch.setattr("skop.data._fieldset._CHUNK_VALUES", size)
+    for sample in (0, 4, N - 1):
+        values = np.abs(VALUES)
+        values[sample, 2, 1] = 0.0
+        targets = Targets(FieldSet(np.zeros((P, 1)), values))
+        for usable in (None, np.array([0, 4, N - 1])):
+            with pytest.raises(FieldDataError, match=f"y is 0 in sample {sample}, channel 1"):
+                check_positive(targets, usable)
+        check_positive(targets, np.array([other for other in range(N) if other != sample]))
