@@ -5,13 +5,17 @@ that of a step with all overhead. Memory is the increase of the peak memory of t
 often longer a step takes on four times as many points, from the row with the next smaller grid: about 4 where the time
 is linear in the number of points, and 16 where it grows with its square, as that of softmax attention. Its memory is
 linear too. What would take too long or too much memory is left out, and the table says so.
+
+Shares are those of the time from the end of the first update of the weights to that of the last, by torch's profiler:
+the time of each operator without that of others within it. A scan is counted with the Python code that calls its
+kernel. The rest is other Python code, autograd, the loader and the profiler itself.
 """
 
 import argparse
 import resource
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import product
 from math import isqrt, log
@@ -20,6 +24,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from joblib.externals.loky import ProcessPoolExecutor
+from torch.autograd.profiler_util import FunctionEvent
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
 from benchmarks._models import HOSTS, MIXERS, OPERATORS, mno_parts
@@ -35,6 +40,16 @@ _SIZES = {
     "mno": {"darcy": (64, 1)},
     "amo": {"darcy": (85, 1), "navier_stokes": (64, 10)},
 }
+#: Kinds of operators by parts of their names in torch's profiler; the first that fits counts.
+#: What is within an update of the weights is the optimiser's.
+_KINDS = {
+    "matrix products": ("aten::mm", "aten::addmm", "aten::bmm", "aten::baddbmm"),
+    "scans": ("_Kernel",),
+    "convolutions": ("convolution",),
+    "normalisation": ("layer_norm", "rms_norm"),
+    "other passes": ("aten::",),
+}
+_UPDATE = "Optimizer.step"
 #: Bytes of the unit in which the system counts peak memory.
 _UNIT = 1 if sys.platform == "darwin" else 1024
 
@@ -103,7 +118,7 @@ def run(options: argparse.Namespace) -> None:
     """
     steps = _steps(options)  # before anything is measured: an option that cannot be used ends the command at once
     names = [OPERATORS[step.operator][0].__name__ + (f" {step.preset}" if step.preset else "") for _, step in steps]
-    report, rows = Report("A training step", options.output, names), []
+    report, rows, shares = Report("A training step", options.output, names), [], []
     smaller: dict[str, tuple[int, dict[str, Any]]] = {}
     for resolution, step in steps:
         size = f"{options.batch} x {resolution} x {resolution}"
@@ -122,9 +137,11 @@ def run(options: argparse.Namespace) -> None:
         taken, share = f"{numbers['seconds']:.3g} s", f"{100 * numbers['optimizer_share']:.1f} %"
         memory = f"{numbers['megabytes']:.0f} MB"
         rows.append([*cells, numbers["backend"], taken, share, _growth(resolution, numbers, before), memory])
+        shares.append([*cells, numbers["backend"], *(f"{100 * part:.0f} %" for part in numbers["shares"].values())])
     columns = ["operator", "preset", "batch", "threads", "scans", "step", "optimiser", "growth"]
     columns += ["memory above that before"]
     report.table("Mean time of a step, and peak memory of the fit, float32", columns, rows)
+    report.table("Shares of a step", [*columns[:5], *_KINDS, "optimiser", "rest"], shares)
 
 
 def _steps(options: argparse.Namespace) -> list[tuple[int, _Step]]:
@@ -187,14 +204,39 @@ def _measure(step: _Step, resolution: int, batch: int, repeats: int) -> dict[str
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     model.fit(X, y)  # looks for the kernels, and compiles them where they are new
     with _updates_timed() as updates:
-        model.set_params(max_iter=repeats).fit(X, y)
+        taken = model.set_params(max_iter=repeats).fit(X, y).fit_seconds_
     added = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * _UNIT
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profiler:
+        model.set_params(max_iter=repeats + 1).fit(X, y)
     return {
-        "seconds": model.fit_seconds_ / repeats,
-        "optimizer_share": sum(updates) / model.fit_seconds_,
+        "seconds": taken / repeats,
+        "optimizer_share": sum(updates) / taken,
+        "shares": _shares(list(profiler.events() or ())),
         "megabytes": added / 1e6,
         "backend": model.backend_,
     }
+
+
+def _shares(events: Sequence[FunctionEvent]) -> dict[str, float]:
+    """Shares of kinds of operators in the time from the end of the first update of the weights to that of the last."""
+    ends = [event.time_range.end for event in events if event.name.startswith(_UPDATE) and not _is_update(event)]
+    start, end = min(ends), max(ends)
+    found = dict.fromkeys([*_KINDS, "optimiser"], 0.0)
+    for event in events:
+        if not start <= event.time_range.start < end:
+            continue
+        is_update = event.name.startswith(_UPDATE) or _is_update(event)
+        kinds = (kind for kind, parts in _KINDS.items() if any(part in event.name for part in parts))
+        kind = "optimiser" if is_update else next(kinds, None)
+        if kind is not None:
+            found[kind] += event.self_cpu_time_total / (end - start)
+    return found | {"rest": 1 - sum(found.values())}
+
+
+def _is_update(event: FunctionEvent) -> bool:
+    """Whether an event lies within an update of the weights."""
+    parent = event.cpu_parent
+    return parent is not None and (parent.name.startswith(_UPDATE) or _is_update(parent))
 
 
 @contextmanager

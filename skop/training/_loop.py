@@ -19,6 +19,7 @@ from skop.training._config import History, TrainerConfig
 from skop.training._continuation import EarlierTraining, TrainingEnd, fingerprint
 from skop.training._distributed import Group
 from skop.training._gradients import Gradients
+from skop.training._memory import keep_freed_memory
 from skop.training._monitors import Monitor
 from skop.training._order import epoch_rounds
 from skop.training._outcome import warn_of_little_training
@@ -176,6 +177,7 @@ class Trainer:
         self.state.begin()
         try:
             with self.gradients.naming_memory():
+                keep_freed_memory()
                 self._begin()
                 self._train()
         except BaseException as error:

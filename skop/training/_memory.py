@@ -1,4 +1,4 @@
-"""Errors by which PyTorch and NumPy say that they are out of memory."""
+"""Memory of steps: errors by which PyTorch and NumPy say that they are out of it, and what the system keeps of it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ from contextlib import contextmanager
 
 import torch
 
-__all__ = ["first_line", "is_out_of_memory", "naming_memory"]
+__all__ = ["first_line", "is_out_of_memory", "keep_freed_memory", "naming_memory"]
+
+#: Bytes of the largest block whose release glibc learns from (32 MiB), with room for what it writes beside a block.
+_LEARNED = 2**25 - 2**13
 
 
 def is_out_of_memory(error: BaseException) -> bool:
@@ -56,6 +59,14 @@ def naming_memory(what: str, advice: str) -> Iterator[None]:
         if not is_out_of_memory(error):
             raise
         raise MemoryError(f"{what} ran out of memory ({first_line(error)}). {advice}.") from error
+
+
+def keep_freed_memory() -> None:
+    """Have the C library keep what a step frees for the next one; it would give most of it back to the system."""
+    # Each page that comes back from the system is a fault, and is filled with zeros. glibc gives back less, up to twice
+    # the size, after a large block was freed; nothing is written to this one, so that it costs no memory. A user's
+    # MALLOC_TRIM_THRESHOLD_ is left alone, and so are other C libraries.
+    torch.empty(_LEARNED, dtype=torch.uint8)
 
 
 def first_line(error: BaseException) -> str:

@@ -1,6 +1,7 @@
 """The measurement of a training step: one row for each implementation, run as asked."""
 
 import argparse
+from types import SimpleNamespace
 
 import pytest
 
@@ -80,6 +81,28 @@ def test_growth_is_that_for_four_times_the_points():
     assert step._growth(64, {"seconds": 32.0}, before) == "4.0"  # 16 times the points take 16 times as long
     assert step._growth(32, {"seconds": 32.0}, before) == "16.0"
     assert step._growth(32, {"seconds": 32.0}, None) == step._growth(16, {"seconds": 32.0}, before) == ""
+
+
+def test_shares_are_those_between_the_first_and_the_last_update():
+    def event(name, start, end, own, parent=None):
+        time_range = SimpleNamespace(start=start, end=end)
+        return SimpleNamespace(name=name, time_range=time_range, self_cpu_time_total=own, cpu_parent=parent)
+
+    first, last = event("Optimizer.step#Muon.step", 0, 10, 5), event("Optimizer.step#Muon.step", 100, 110, 4)
+    inner = event("Optimizer.step#AdamW.step", 104, 108, 1, last)
+    events = [first, last, inner, event("aten::bmm", 1, 6, 5, first), event("aten::bmm", 105, 108, 3, inner)]
+    events += [event("aten::addmm", 20, 45, 25), event("_KernelBackward", 50, 60, 10), event("aten::mul", 60, 70, 8)]
+    events += [event("aten::mkldnn_convolution", 70, 72, 2), event("aten::mm", 120, 130, 10)]
+    found = step._shares(events)
+    assert found.pop("rest") == pytest.approx(0.47)
+    assert found == {
+        "matrix products": 0.25,
+        "scans": 0.1,
+        "convolutions": 0.02,
+        "normalisation": 0.0,
+        "other passes": 0.08,
+        "optimiser": 0.08,
+    }
 
 
 def test_what_would_take_too_much_is_left_out():

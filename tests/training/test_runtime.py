@@ -1,8 +1,10 @@
 """Device, precision and randomness of a fit."""
 
 import os
+import platform
 import random
 import signal
+import subprocess
 import sys
 import threading
 import warnings
@@ -389,3 +391,22 @@ def test_ensembles_are_the_same_in_workers_of_every_kind(backend):
     expected = predict(1)
     with joblib.parallel_config(backend=backend):
         np.testing.assert_array_equal(predict(2), expected)
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="other C libraries have rules of their own")
+def test_pages_that_a_step_frees_are_kept_for_the_next():
+    program = """
+import resource, torch
+from skop.training._memory import keep_freed_memory
+def faults():
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    torch.stack([torch.ones(2**18) for _ in range(8)])
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+without = [faults() for _ in range(3)][-1]
+keep_freed_memory()
+print(without, [faults() for _ in range(3)][-1])
+"""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("MALLOC_")}
+    run = subprocess.run([sys.executable, "-c", program], env=environment, check=True, capture_output=True, text=True)
+    without, kept = map(int, run.stdout.split())
+    assert kept < 0.1 * without
