@@ -86,7 +86,9 @@ class Review:
     """
 
     def __init__(self, learns_rest: bool, is_line: bool = False) -> None:
-        self.learns_rest, self.is_line, self.due = learns_rest, is_line, list(_REVIEWS)
+        self.learns_rest, self.is_line = learns_rest, is_line
+        # On a line nothing speaks for the network, so that one epoch is enough.
+        self.due = [0.0] if learns_rest and is_line else list(_REVIEWS)
         self.before: tuple[float, Comparison] | None = None
 
     def state_dict(self) -> dict[str, Any]:
