@@ -28,7 +28,8 @@ def test_each_operator_and_size_is_measured(capsys):
     assert main([*words, "--batch", "2", "--repeats", "1"]) == 0
     rows = [line for line in capsys.readouterr().out.splitlines() if "| darcy |" in line]
     found = [tuple(row.split(" | ")[part].strip("| ") for part in (0, 2)) for row in rows]
-    assert found == [(name, f"2 x {size} x {size}") for name in ("lamo", "geomano") for size in (6, 10)]
+    # Once with the time of a step, and once with its shares.
+    assert found == 2 * [(name, f"2 x {size} x {size}") for name in ("lamo", "geomano") for size in (6, 10)]
 
 
 @pytest.mark.exhaustive
@@ -38,7 +39,8 @@ def test_mno_grows_by_host_and_mixer_and_large_softmax_is_left_out(tmp_path):
     words += ["--network", "default", "--points", "16", "64", "--batch", "1", "--backends", "torch", "--repeats", "1"]
     words += ["--softmax-points", "20", "--output", str(output)]
     assert main(["training-step", *words]) == 0
-    rows = [line.split(" | ") for line in output.read_text().splitlines() if line.startswith("| mno")]
+    times, shares = output.read_text().split("Shares of a step")
+    rows = [line.split(" | ") for line in times.splitlines() if line.startswith("| mno")]
     assert [(row[0], row[1], row[2]) for row in rows] == [
         (f"| mno gnot {mixer}", "default", size)
         for mixer in ("softmax", "mamba")
@@ -46,6 +48,7 @@ def test_mno_grows_by_host_and_mixer_and_large_softmax_is_left_out(tmp_path):
     ]
     assert [bool(row[7]) for row in rows] == [False, False, False, True]  # growth
     assert rows[1][5] == "not run: more than 20 points"
+    assert shares.count("| mno") == 3
     numbers = read_report(output)[0]
     assert numbers["mno gnot softmax, default, 1 x 8 x 8, torch, 1 threads"] == {"not run": "more than 20 points"}
 
