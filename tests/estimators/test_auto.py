@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from joblib import parallel_config
 from sklearn.base import BaseEstimator, RegressorMixin, clone
+from sklearn.dummy import DummyRegressor
 from sklearn.linear_model import Ridge
 from sklearn.model_selection import GroupKFold, KFold
 from sklearn.neighbors import KNeighborsRegressor
@@ -175,6 +176,16 @@ def test_groups_are_not_split():
     for train, valid in pairs:
         assert not train & valid
         assert train | valid == {0, 1, 2, 3}
+
+
+def test_samples_with_the_same_inputs_stay_in_one_fold():
+    generator = np.random.default_rng(0)
+    X, y = generator.random((30, 2)), generator.normal(size=30)
+    order = generator.permutation(60) % 30
+    model = by_epochs(("nearest", KNeighborsRegressor(1)), cv=5).fit(X[order], y[order])
+    assert model.results_[0]["error"] > 0.9
+    # Inputs that are all the same tell nothing of any fold.
+    assert by_epochs(("mean", DummyRegressor()), cv=5).fit(np.ones((30, 2)), y).results_[0]["error"] > 0.9
 
 
 @pytest.mark.parametrize("groups", [np.zeros(12), np.arange(5)])

@@ -340,7 +340,8 @@ def test_autocast_runs_the_network_in_bfloat16_and_the_loss_in_full_precision():
 
 # ---------------------------------------------------------------- best weights
 def test_the_best_weights_are_kept():
-    errors = iter([5.0, 3.0, 1.0, 2.0, 4.0])
+    # Of two equal errors, the first counts.
+    errors = iter([5.0, 3.0, 1.0, 1.0, 4.0])
     kept = []
 
     def validate():
@@ -351,7 +352,7 @@ def test_the_best_weights_are_kept():
     trainer = make_trainer(validate=validate)
     history = trainer.run(Loader())
     assert history.best_iter == 3
-    assert history.validation_errors == [5.0, 3.0, 1.0, 2.0, 4.0]
+    assert history.validation_errors == [5.0, 3.0, 1.0, 1.0, 4.0]
     assert torch.equal(weights_of(trainer), kept[2])
     assert not torch.equal(kept[2], kept[4])
 
@@ -448,6 +449,16 @@ def test_the_clock_of_a_time_budget_starts_when_kernels_are_compiled(monkeypatch
     # An epoch is three steps.
     assert history.stopped == "max_time"
     np.testing.assert_allclose(history.seconds, 0.75 * np.arange(1, 9))
+
+
+def test_the_loss_of_an_epoch_that_the_clock_cuts_is_the_mean_of_its_steps(monkeypatch):
+    options = {"forward": Clock(monkeypatch).compiles_then_takes(1.0, 1.0), "max_iter": 100, "max_time": 4.0}
+    trainer = make_trainer(loss=lambda prediction, batch: 0 * prediction.sum() + 2, **options)
+    with pytest.warns(SkopWarning, match="too few to learn"):
+        history = trainer.run(Loader())
+    # An epoch is three steps, and the last one has a part of these.
+    assert history.loss_curve == [2.0, 2.0]
+    assert history.seconds == [3.0, 4.0]
 
 
 def test_validation_compiles_before_the_clock_starts_too(monkeypatch):

@@ -25,6 +25,7 @@ from skop.estimators._options import SymmetryOptions
 from skop.estimators._parts import by_chunks
 from skop.estimators._weights import used_samples
 from skop.estimators._wrapper import WrappingRegressor
+from skop.estimators.classical._copies import groups_of_same_inputs
 from skop.estimators.classical._pod import PODRegressor
 from skop.estimators.files._file_checks import Held, check_same_outputs, check_takes, checks, is_one_of, tried
 from skop.estimators.fitting._checkpoint import computed_once
@@ -76,8 +77,9 @@ class AutoRegressor(WrappingRegressor):
         Budget in seconds for the whole fit. None compares operators after all of their own `max_iter` epochs instead;
         results then repeat exactly, and the duration is not limited.
     cv : int, splitter or list of (train, valid), default=3
-        Number of folds with samples drawn at random, at most as many as samples or groups; a splitter of scikit-learn;
-        or the rows of each fold. Under a time limit operators see the first fold only.
+        Number of folds with samples drawn at random, at most as many as samples or groups, where samples with the same
+        inputs stay in one fold; a splitter of scikit-learn; or the rows of each fold. Under a time limit operators see
+        the first fold only.
     symmetries : sequence of str, SymmetryOptions or None, default=None
         Symmetries of the problem, for every candidate that has this parameter and declares none of its own; see
         `skop.SymmetryOptions`.
@@ -267,7 +269,12 @@ class AutoRegressor(WrappingRegressor):
         data, weight, groups, used = used_samples(read, sample_weight, groups)
         weight = None if weight is None or np.ptp(weight) == 0 else weight
         rng = check_random_state(self.random_state)
-        folds = make_folds(self.cv, len(data.inputs), groups, rng, used)
+        together = groups
+        if groups is None and isinstance(self.cv, Integral):
+            # A sample tells the truth of another one with the same inputs.
+            numbers = groups_of_same_inputs(data.inputs)
+            together = numbers if 0 < numbers.max() < len(numbers) - 1 else None
+        folds = make_folds(self.cv, len(data.inputs), together, rng, used)
         seconds = None if self.max_time is None else part * self.max_time
         # Operators are fitted on the first fold alone before a final fit.
         each = None if seconds is None else seconds / (1 if part < 1 else len(folds))
