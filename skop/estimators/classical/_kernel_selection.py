@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from scipy.linalg import eigh
+from scipy.linalg import eigh, svd
 from scipy.optimize import minimize
 from scipy.spatial.distance import cdist
 from scipy.special import ndtr, stdtrit
@@ -299,21 +299,16 @@ class Selection:
         error of these, the error after it is that of the start times the quotient of both; where it does not, none of
         its kernels is taken, whatever their leave-one-out errors. Half of the parts decide where all of them agree.
         """
-        # Samples, or groups, in an order that does not depend on the caller's.
-        labels = np.arange(len(self.few)) if self.groups is None else self.groups[self.few]
-        keys, numbers = key_of(self.points[self.few]), np.unique(labels, return_inverse=True)[1]
-        order = np.argsort(np.bincount(numbers, keys) / np.bincount(numbers), kind="stable")
-        n_scales = min(self.points.shape[1], self.n_params + _OWN_SCALES + 1)
-        if not _PARTS * _FEWEST <= len(order) < _ENOUGH * n_scales:
+        parts, n_scales = self._parts(), min(self.points.shape[1], self.n_params + _OWN_SCALES + 1)
+        if sum(count for _, count in parts) >= _ENOUGH * n_scales or not parts:
             return 1.0
         before: list[float] = []
         after: list[float] = []
         within = self._within_few()
-        for part in (*range(1, _PARTS, 2), *range(0, _PARTS, 2)):
+        for out, _ in parts:
             if len(before) == _PARTS // 2 and abs(int(np.sign(np.subtract(after, before)).sum())) == len(before):
                 # All parts that were predicted agree.
                 break
-            out = self.few[np.isin(numbers, order[part::_PARTS])]
             kept = np.setdiff1d(self.few, out)
             points = self._turned(within, kept)
             options: tuple[Any, ...] = (self._error_of, self.n_params, self.groups, None, self.weight)
@@ -323,6 +318,17 @@ class Selection:
         if not sum(after) < sum(before):
             return np.inf
         return max(start[0] * sum(after) / (sum(before) * tuned[0]), 1.0) if tuned[0] > 0 else 1.0
+
+    def _parts(self) -> list[tuple[IntArray, int]]:
+        """Parts of some of the samples, every second one first, and their numbers of groups; none of too few."""
+        # Samples, or groups, in an order that does not depend on the caller's.
+        labels = np.arange(len(self.few)) if self.groups is None else self.groups[self.few]
+        keys, numbers = key_of(self.points[self.few]), np.unique(labels, return_inverse=True)[1]
+        order = np.argsort(np.bincount(numbers, keys) / np.bincount(numbers), kind="stable")
+        if len(order) < _PARTS * _FEWEST:
+            return []
+        parts = [order[part::_PARTS] for part in (*range(1, _PARTS, 2), *range(0, _PARTS, 2))]
+        return [(self.few[np.isin(numbers, part)], len(part)) for part in parts]
 
     def _held_out(self, kernel: Kernel, kept: IntArray, out: IntArray) -> float:
         """Error of a kernel on some of the samples, with the penalty that others choose, which predict them."""
@@ -424,7 +430,36 @@ class Selection:
             error = self._error(found.system, penalties[:count])
             if error >= _BETTER_BY_PENALTIES * found.error:
                 return found
-        return replace(found, error=error, penalties=penalties)
+        assert found.system is not None
+        quotient = self._quotient_of_penalties(found.system.kernel)
+        return replace(found, error=quotient * found.error, penalties=penalties) if quotient < 1 else found
+
+    def _quotient_of_penalties(self, kernel: Kernel) -> float:
+        """Error of held-out samples with a penalty for each target, in units of that with one for all.
+
+        Targets are the modes of all samples, which know each of them, so that penalties of single modes lower
+        leave-one-out errors and not those of new samples. Here modes and penalties are those of the other samples.
+        """
+        one, each = 0.0, 0.0
+        for out, _ in self._parts():
+            kept = np.setdiff1d(self.few, out)
+            targets, weight = self.targets[:, :_LEADING], self._groups_and_weight(kept)[1]
+            mean = mean_of(targets[kept], weight)
+            modes = svd(_root_of(weight) * (targets[kept] - mean), full_matrices=False, check_finite=False)[2]
+            system = self._system_of_some(kernel, kept)
+            turned = (targets[kept] - mean) @ modes.T
+            projected, penalties = system.project(turned), system.penalties
+            residuals = [system.left_out(projected, np.array([penalty]))[1] for penalty in penalties]
+            errors = [self.error(part @ modes, kept) for part in residuals]
+            own = penalties[np.argmin([self.weights[kept] @ np.abs(part) for part in residuals], axis=0)]
+            points = self.points[out]
+            found = []
+            for chosen in (penalties[[int(np.argmin(errors))]], own):
+                weights, tail = system.weights(turned, projected, chosen)
+                values = kernel.matrix(points, system.points) @ weights + kernel.tail(points) @ tail
+                found.append(self.error(targets[out] - mean - values @ modes, out))
+            one, each = one + found[0], each + found[1]
+        return each / one if one > 0 else np.inf
 
     def _error(self, system: System | None, penalties: FloatArray) -> float:
         """Error on all samples, of the targets whose penalties are given."""
