@@ -57,7 +57,8 @@ def test_squares_must_be_numbers(subtests):
 
 def test_predictions_do_not_depend_on_the_unit_of_x(subtests):
     """Within this range all of it works: powers of two change no digit."""
-    for estimator in [lamo(base="auto"), PODRegressor(), MeanFieldRegressor()]:
+    # Beside a base, samples are held out by the bits of their inputs, which have another order in another unit.
+    for estimator in [lamo(), PODRegressor(), MeanFieldRegressor()]:
         for unit in [1e-140, 1e140]:
             with subtests.test(estimator=estimator, unit=unit):
                 unit = 2.0 ** np.round(np.log2(unit))
