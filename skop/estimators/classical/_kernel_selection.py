@@ -435,11 +435,9 @@ class Selection:
         return replace(found, error=quotient * found.error, penalties=penalties) if quotient < 1 else found
 
     def _quotient_of_penalties(self, kernel: Kernel) -> float:
-        """Error of held-out samples with a penalty for each target, in units of that with one for all.
-
-        Targets are the modes of all samples, which know each of them, so that penalties of single modes lower
-        leave-one-out errors and not those of new samples. Here modes and penalties are those of the other samples.
-        """
+        """Error of held-out samples with a penalty for each target, in units of that with one for all; or infinity."""
+        # Targets are the modes of all samples, which know each of them, so that penalties of single modes lower
+        # leave-one-out errors and not those of new samples. Here modes and penalties are those of the other samples.
         one, each = 0.0, 0.0
         for out, _ in self._parts():
             kept = np.setdiff1d(self.few, out)
