@@ -12,6 +12,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LinearRegression, Ridge
 from sklearn.model_selection import KFold, ShuffleSplit
+from sklearn.neighbors import KNeighborsRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
@@ -205,6 +206,19 @@ def test_the_law_of_groups_is_for_a_sample_of_a_new_group():
         _, lower, upper = band.predict_interval(X[200:])
         hits.append(((lower <= y[200:]) & (y[200:] <= upper)).sum())
     expect_law(np.array(hits), 25, 0.9, 300)
+
+
+@pytest.mark.parametrize("method", ["split", "cv+", "jackknife+"])
+def test_bands_of_repeated_designs_are_for_a_new_design(method):
+    # The nearest sample predicts its own repeat without an error, and a new design with one.
+    covered = []
+    for seed in range(8):
+        X = np.random.default_rng(seed).random((24, 1))
+        y = np.sin(40 * X[:, 0])
+        model = ConformalRegressor(KNeighborsRegressor(1), method=method, coverage=0.6, random_state=seed)
+        model.fit(np.tile(X[:12], (4, 1)), np.tile(y[:12], 4))
+        covered.append(model.score_coverage(X[12:], y[12:])["scalar 0"])
+    assert np.mean(covered) > 0.5
 
 
 @pytest.mark.exhaustive

@@ -15,7 +15,7 @@ from skop.data import FieldSet, Targets, TrainingData
 from skop.estimators._weights import samples_with_weight
 from skop.exceptions import FieldDataError
 
-__all__ = ["groups_of_same_inputs", "merged", "relative", "without_copies"]
+__all__ = ["groups_of_repeats", "groups_of_same_inputs", "merged", "relative", "without_copies"]
 
 #: Smaller parts of the mean weight count as this one, which is rounding in all sums; rows are divided by its root.
 _NO_WEIGHT = 1e-14
@@ -24,6 +24,12 @@ _NO_WEIGHT = 1e-14
 def groups_of_same_inputs(inputs: FieldSet) -> IntArray:
     """Number samples (n,) so that those with the same inputs have the same number, in an order as good as random."""
     return _numbers_of_same(_parts_of(inputs), len(inputs))
+
+
+def groups_of_repeats(inputs: FieldSet) -> IntArray | None:
+    """Number samples so, or None where no inputs come twice, or all are the same: one tells the truth of the other."""
+    numbers = groups_of_same_inputs(inputs)
+    return numbers if 0 < numbers.max() < len(numbers) - 1 else None
 
 
 def _parts_of(samples: FieldSet | None) -> list[Any]:

@@ -25,7 +25,7 @@ from skop.estimators._options import SymmetryOptions
 from skop.estimators._parts import by_chunks
 from skop.estimators._weights import used_samples
 from skop.estimators._wrapper import WrappingRegressor
-from skop.estimators.classical._copies import groups_of_same_inputs
+from skop.estimators.classical._copies import groups_of_repeats
 from skop.estimators.classical._pod import PODRegressor
 from skop.estimators.files._file_checks import Held, check_same_outputs, check_takes, checks, is_one_of, tried
 from skop.estimators.fitting._checkpoint import computed_once
@@ -271,9 +271,7 @@ class AutoRegressor(WrappingRegressor):
         rng = check_random_state(self.random_state)
         together = groups
         if groups is None and isinstance(self.cv, Integral):
-            # A sample tells the truth of another one with the same inputs.
-            numbers = groups_of_same_inputs(data.inputs)
-            together = numbers if 0 < numbers.max() < len(numbers) - 1 else None
+            together = groups_of_repeats(data.inputs)
         folds = make_folds(self.cv, len(data.inputs), together, rng, used)
         seconds = None if self.max_time is None else part * self.max_time
         # Operators are fitted on the first fold alone before a final fit.

@@ -23,6 +23,7 @@ from skop.estimators._field import FieldRegressor, restored_on_failure
 from skop.estimators._parts import by_chunks
 from skop.estimators._weights import check_weight, used_samples
 from skop.estimators._wrapper import WrappingRegressor
+from skop.estimators.classical._copies import groups_of_repeats
 from skop.estimators.files._file_checks import Held, check_takes, checks, is_array
 from skop.estimators.files._persistence import KNOWN
 from skop.estimators.fitting._checkpoint import passed_on, require_seed
@@ -230,6 +231,7 @@ class ConformalRegressor(WrappingRegressor):
             are not used.
         groups : array-like of shape (n,) or None, default=None
             Labels of groups of samples, such as runs of one geometry, which are held out together and count as one.
+            By default, samples with the same inputs are a group, unless `cv` is a splitter or a list.
         params : as in `LaMORegressor.fit`
             Global parameters of the runs beside fields or meshes.
         checkpoint_dir : path-like or None, default=None
@@ -253,6 +255,8 @@ class ConformalRegressor(WrappingRegressor):
             read = self._read(X, y, params=params, sample_weight=sample_weight, groups=groups)
             data, weight, labels, used = used_samples(read, sample_weight, groups)
             self._check_steps(data.spec.is_table or data.spec.is_fieldset, data.spec)
+            if labels is None and (self.method != "cv+" or isinstance(self.cv, Integral)):
+                labels = groups_of_repeats(data.inputs)
             samples = Samples(data.inputs, data.targets, data.spec, weight, checkpoint_dir, labels, self._columns)
             estimator = _at_times(self.estimator, getattr(self, "series_", {}))
             self.__dict__.update(Calibration(self, estimator, samples, used).run())
