@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Self
 from unittest.mock import patch
@@ -665,6 +666,8 @@ def _tables(report: Report, cases: list[_Case], columns: list[tuple[_Model, floa
             lines = [line for model, limit in columns if (line := _details(same[0], report, model, limit))]
         if lines:
             report.table(f"{row}: {words}", heads, lines)
+        if len(limits) > 1 and not curves:
+            _equal_errors(report, same[0], columns)
     keys = dict.fromkeys(key for case in cases for places in case.keys.values() for key in places.values())
     failures = [[key, report.numbers[key]["failure"]] for key in keys if "failure" in report.numbers.get(key, {})]
     if failures:
@@ -727,6 +730,41 @@ def _quotient(model: _Model, errors: dict[_Model, dict[int, float]]) -> float | 
             least = max(sum(theirs[seed] for seed in both), np.finfo(np.float64).tiny)
             quotients.append(sum(own[seed] for seed in both) / least)
     return max(quotients, default=None)
+
+
+def _equal_errors(report: Report, case: _Case, columns: list[tuple[_Model, float]]) -> None:
+    """Write the epochs a second of the models, and the time in which each reaches the least error that all reach."""
+    found: dict[str, dict[float, list[dict[str, Any]]]] = {}
+    for model, limit in columns:
+        if model.is_timed and (numbers := list(case.results(report, model, limit).values())):
+            found.setdefault(model.name, {})[limit] = numbers
+    errors = {
+        name: {limit: float(np.mean([numbers["error"] for numbers in runs])) for limit, runs in by_limit.items()}
+        for name, by_limit in found.items()
+        if len(by_limit) > 1
+    }
+    if len(errors) < 2:
+        return
+    target = max(min(by_limit.values()) for by_limit in errors.values())
+    lines = []
+    for name, by_limit in errors.items():
+        runs = [numbers for runs in found[name].values() for numbers in runs if "epochs" in numbers]
+        rate = sum(run["epochs"] for run in runs) / sum(run["fit_seconds"] for run in runs) if runs else None
+        lines.append([name, "" if rate is None else f"{rate:.3g}", _reached(by_limit, target)])
+    heads = ["model", "epochs a second", f"s to the error {_spread([target])}"]
+    report.table(f"{case.row}: the least error that all models reach", heads, lines)
+
+
+def _reached(errors: dict[float, float], target: float) -> str:
+    """Limit of the time at which errors fall to a target, straight between limits where both are logarithms."""
+    limits = sorted(errors)
+    if errors[limits[0]] <= target:
+        return f"at most {limits[0]:g}"
+    for before, after in pairwise(limits):
+        if errors[after] <= target:
+            share = np.log(errors[before] / target) / np.log(errors[before] / errors[after])
+            return f"{before * (after / before) ** share:.3g}"
+    raise AssertionError("every model reaches the target within one of the limits")
 
 
 def _details(case: _Case, report: Report, model: _Model, limit: float) -> list[str]:

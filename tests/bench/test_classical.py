@@ -205,6 +205,29 @@ def test_summary_says_where_the_default_and_the_choice_are_behind(tmp_path, give
     assert main([*command, "--merge", str(tmp_path / "mine.npz")]) == 2
 
 
+def test_the_time_to_equal_errors_follows_powers_of_the_time(tmp_path):
+    models = {"lamo-alone": (0.2, -1.0), "unet": (0.1, -0.5), "transolver": (0.02, -0.1)}
+    limits = [1.0, 2.0, 4.0, 8.0]
+    numbers = {
+        f"hole, 7 samples, {_MODELS[word].kept_as(limit)}, seed 0, 1 threads": {
+            "error": scale * limit**power, "fit_seconds": limit, "predict_milliseconds": 1.0, "epochs": int(3 * limit)
+        }
+        for word, (scale, power) in models.items()
+        for limit in limits
+    }  # fmt: skip
+    (tmp_path / "made.json").write_text(json.dumps(numbers), encoding="utf-8")
+    command = ["classical", "--rows", "hole", "--train", "7", "--models", *models, "--print-only"]
+    command += ["--seconds", *map(str, limits), "--output", str(tmp_path / "made.md")]
+    assert main([*command, "--merge", str(tmp_path / "made.json")]) == 0
+    table = (
+        (tmp_path / "made.md").read_text(encoding="utf-8").split("## hole: the least error that all models reach")[1]
+    )
+    rows = [line.strip("| ").split(" | ") for line in table.strip().splitlines()]
+    # The slowest ends at 0.1 / sqrt(8); 0.2 / t falls to it at t = 2 sqrt(8).
+    assert rows[0] == ["model", "epochs a second", "s to the error 0.0354"]
+    assert rows[2:] == [["LaMO alone", "3", "5.66"], ["U-Net", "3", "8"], ["Transolver", "3", "at most 1"]]
+
+
 def test_an_interrupted_run_keeps_and_prints_what_is_measured(tmp_path, given, monkeypatch, capsys):
     class Cut(_OnValues):
         stopped_, n_iter_ = "interrupted", 1
