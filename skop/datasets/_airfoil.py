@@ -6,20 +6,27 @@ J + 1 nodes along and away from it.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
-from joblib import Parallel, delayed
 from scipy.optimize import brentq
 from sklearn.utils import Bunch
 
-from skop._jobs import workers_for
 from skop._typing import FloatArray
 from skop.data import FieldSet
-from skop.datasets._darcy import RandomState, _check_dtype, _check_integer, _check_real, _seed_sequence
 from skop.datasets._euler import Euler, dual_grid
+from skop.datasets._sampling import (
+    RandomState,
+    _check_dtype,
+    _check_integer,
+    _check_least,
+    _check_real,
+    _check_rows,
+    _seed_sequence,
+    make_samples,
+)
 from skop.datasets._structured import AIRFOIL_VARIABLES, check_variables
-from skop.exceptions import FieldDataError
 
 #: Thickness of the aerofoil and coefficients of NACA's four-digit series; the last closes the trailing edge.
 _THICKNESS, _SHAPE = 0.12, (0.2969, -0.126, -0.3516, 0.2843, -0.1036)
@@ -177,9 +184,8 @@ def make_airfoil(
     _check_recipe(recipe)
     channels = check_variables(AIRFOIL_VARIABLES, variables)
     _check_dtype(dtype)
-    rows = _draw(n_samples, amplitude, random_state) if params is None else _check_params(params)
-    tasks = (delayed(_make_sample)(recipe, index, row, dtype) for index, row in enumerate(rows))
-    samples = Parallel(n_jobs=workers_for(n_jobs, len(rows)), prefer="threads", verbose=verbose)(tasks)
+    rows = _draw(n_samples, amplitude, random_state) if params is None else _check_rows(params, 8)
+    samples = make_samples(partial(_make_sample, recipe, dtype=dtype), list(rows), n_jobs, verbose)
     coords, fields = (np.stack(arrays) for arrays in zip(*samples, strict=True))
     if return_X_y:
         return FieldSet(coords), fields[..., channels]
@@ -213,37 +219,20 @@ def _check_recipe(recipe: _Recipe) -> None:
 def _draw(n_samples: int, amplitude: float, random_state: RandomState) -> FloatArray:
     """Draw displacements, (n, 8), of which the first is 0."""
     _check_integer("n_samples", n_samples, 1)
-    _check_real("amplitude", amplitude)
-    if amplitude < 0:
-        raise ValueError(f"amplitude must be at least 0, got {amplitude!r}.")
+    _check_least("amplitude", amplitude)
     seeds = _seed_sequence(random_state).spawn(n_samples)
     drawn = np.stack([np.random.default_rng(seed).uniform(-1, 1, 7) for seed in seeds])
     return amplitude * np.pad(drawn, ((0, 0), (1, 0)))
 
 
-def _check_params(params: npt.ArrayLike) -> FloatArray:
-    """Return displacements of the caller as floats, (n, 8); raise FieldDataError if they are not fit."""
-    rows = np.asarray(params, dtype=np.float64)
-    if rows.ndim != 2 or len(rows) == 0 or rows.shape[1] != 8:
-        raise FieldDataError(f"params must have the shape (n, 8), got {rows.shape}.")
-    if not np.isfinite(rows).all():
-        raise FieldDataError("params must be finite.")
-    return rows
-
-
-def _make_sample(
-    recipe: _Recipe, index: int, displacements: FloatArray, dtype: npt.DTypeLike
-) -> tuple[FloatArray, FloatArray]:
+def _make_sample(recipe: _Recipe, displacements: FloatArray, dtype: npt.DTypeLike) -> tuple[FloatArray, FloatArray]:
     """Points (I + 1, J + 1, 2) and variables (I + 1, J + 1, 5) of one sample."""
     wake, around, outwards = recipe.n_cells
     surface = _naca(np.concatenate([[0, 0.25], np.arange(1, around // 2)]) / (around // 2 - 1))
     # The undisplaced aerofoil sets the spacing in the wake, so that all samples have the same.
     first = float(np.hypot(*(surface[1] - surface[0])))
     points = c_grid(_displace(surface, displacements), (wake, outwards), (first, 2 / around), recipe.far_radius)
-    try:
-        state = steady_flow(points, wake, recipe.mach, recipe.angle, recipe.heat_capacity_ratio)
-    except FieldDataError as error:
-        raise FieldDataError(f"Sample {index}: {error}") from error
+    state = steady_flow(points, wake, recipe.mach, recipe.angle, recipe.heat_capacity_ratio)
     density, u, v, pressure = state
     number = np.hypot(u, v) / np.sqrt(recipe.heat_capacity_ratio * pressure / density)
     return points.astype(dtype), np.stack([*state, number], axis=-1).astype(dtype)

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from skop._typing import FloatArray
 from skop.data import FieldSet
 from skop.datasets._cantilever import _check_ranges, _draw
-from skop.datasets._darcy import RandomState, _check_choice, _check_dtype, _check_integer, _check_real
+from skop.datasets._sampling import RandomState, _check_choice, _check_dtype, _check_integer, _check_real, _check_rows
 from skop.exceptions import FieldDataError
 
 #: Lowest and highest value of each parameter: degrees, and parts of the chord.
@@ -134,11 +134,7 @@ def make_joukowski(
 
 def _check_params(params: npt.ArrayLike, names: list[str]) -> FloatArray:
     """Return parameters of the caller as floats, (n, p); raise FieldDataError if they are not fit."""
-    rows = np.asarray(params, dtype=np.float64)
-    if rows.ndim != 2 or len(rows) == 0 or rows.shape[1] != len(names):
-        raise FieldDataError(f"params must have the shape (n, {len(names)}) for {', '.join(names)}, got {rows.shape}.")
-    if not np.isfinite(rows).all():
-        raise FieldDataError("params must be finite.")
+    rows = _check_rows(params, len(names), f" for {', '.join(names)}")
     if len(names) > 1 and not (rows[:, 1] > 0).all():
         raise FieldDataError(f"params: thickness must be above 0, got {rows[:, 1].min():g}.")
     return rows
