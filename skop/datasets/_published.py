@@ -1,6 +1,7 @@
 """Loaders of published data sets, from files that the user has downloaded.
 
-Nothing is downloaded here. Errors state which files are missing and where they are published.
+Nothing is downloaded here: `fetch_published` does that. Errors state which files are missing and where they are
+published.
 """
 
 from collections.abc import Sequence

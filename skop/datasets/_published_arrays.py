@@ -15,10 +15,11 @@ from skop.exceptions import FieldDataError
 
 #: First bytes of what Git LFS leaves in place of a large file that was not downloaded.
 LFS_START = b"version https://git-lfs"
-#: Where the four data sets of the paper can be had.
+#: Where the four data sets of the paper can be had, and what generates samples like them.
 GEO_FNO_SOURCE = (
     "The authors of arXiv:2207.05209 publish the files in "
-    "https://drive.google.com/drive/folders/1YBuaoTdOSr_qzaow-G-iwvbUI7fiUzu8 ."
+    "https://drive.google.com/drive/folders/1YBuaoTdOSr_qzaow-G-iwvbUI7fiUzu8 ; "
+    "skop.datasets.{} generates samples of the same kind."
 )
 
 

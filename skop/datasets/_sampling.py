@@ -15,7 +15,8 @@ from skop._typing import FloatArray
 from skop.exceptions import FieldDataError
 
 RandomState = int | np.random.RandomState | np.random.Generator | None
-Draw, Sample = TypeVar("Draw"), TypeVar("Sample")
+Draw = TypeVar("Draw")
+Sample = TypeVar("Sample")
 
 
 def _check_integer(name: str, value: Any, minimum: int) -> None:

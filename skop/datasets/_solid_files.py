@@ -106,9 +106,7 @@ def load_elasticity(
     """
     selection = Selection(subset, n_train, n_test, return_X_y)
     wanted = {"XY": "Random_UnitCell_XY_10.npy", "sigma": "Random_UnitCell_sigma_10.npy"}
-    files = _find_files(
-        path, wanted, f"{GEO_FNO_SOURCE} skop.datasets.make_elasticity generates samples of the same kind."
-    )
+    files = _find_files(path, wanted, GEO_FNO_SOURCE.format("make_elasticity"))
     coords = np.moveaxis(read_npy(files["XY"], 3), -1, 0)
     stress = read_npy(files["sigma"], 2).T
     if coords.shape[2] != 2:
@@ -212,7 +210,7 @@ def load_plasticity(
     files = _find_files(
         path,
         {"data": "plas_N987_T20.mat"},
-        f"{GEO_FNO_SOURCE} skop.datasets.make_plasticity generates samples of the same kind.",
+        GEO_FNO_SOURCE.format("make_plasticity"),
     )
     file = files["data"]
     profile, response = _read_mat_array(file, "input", 2), _read_mat_array(file, "output", 5)

@@ -114,7 +114,9 @@ def load_airfoil(
     ((4, 3), (3, 12, 2), (2, 4, 3, 2))
     """
     selection = Selection(subset, n_train, n_test, return_X_y, _FIRST_TEST)
-    files = _find_files(path, {name: f"NACA_Cylinder_{name}.npy" for name in "XYQ"}, GEO_FNO_SOURCE)
+    files = _find_files(
+        path, {name: f"NACA_Cylinder_{name}.npy" for name in "XYQ"}, GEO_FNO_SOURCE.format("make_airfoil")
+    )
     data = _read_flow(files, selection, AIRFOIL_VARIABLES, variables)
     return selection.result(data, files, _AIRFOIL_DESCR)
 
@@ -199,7 +201,7 @@ def load_pipe(
     ((4, 3), (2, 12, 2), (2, 4, 3, 1))
     """
     selection = Selection(subset, n_train, n_test, return_X_y, _FIRST_TEST)
-    files = _find_files(path, {name: f"Pipe_{name}.npy" for name in "XYQ"}, GEO_FNO_SOURCE)
+    files = _find_files(path, {name: f"Pipe_{name}.npy" for name in "XYQ"}, GEO_FNO_SOURCE.format("make_pipe"))
     data = _read_flow(files, selection, _PIPE_VARIABLES, variables)
     return selection.result(data, files, _PIPE_DESCR)
 
