@@ -17,8 +17,9 @@ from skop._optional import import_optional
 from skop._typing import FloatArray, IntArray, PathOrStr
 from skop.data import FieldSet
 from skop.data._file_guards import check_hdf5_link, hdf5_array
-from skop.datasets._published import Subset, _check_positive_integer, _find_files
+from skop.datasets._published import Subset, _find_files
 from skop.datasets._published_arrays import LFS_START, Selection
+from skop.datasets._sampling import _check_integer
 from skop.exceptions import FieldDataError
 
 _DARCY_FILE = "2D_DarcyFlow_beta1.0_Train.hdf5"
@@ -143,7 +144,7 @@ def load_pdebench_darcy(
     FieldSet(2 samples, 16 points in 2-D, grid 4x4, 1 channels) (2, 16, 1)
     """
     selection = Selection(subset, n_train, n_test, return_X_y)
-    _check_positive_integer("subsample", subsample)
+    _check_integer("subsample", subsample, 1)
     file = _find_files(path, {"all": _DARCY_FILE}, _DARCY_SOURCE)["all"]
     with _open(file) as opened:
         keys = ("nu", "tensor", "x-coordinate", "y-coordinate")
@@ -343,7 +344,7 @@ class _Frames:
 
     def __post_init__(self) -> None:
         for name in ("n_input", "n_output", "subsample"):
-            _check_positive_integer(name, getattr(self, name))
+            _check_integer(name, getattr(self, name), 1)
 
     @property
     def slices(self) -> Mapping[str, slice]:

@@ -15,6 +15,7 @@ from sklearn.utils import Bunch
 from skop._optional import import_optional
 from skop._typing import FloatArray, PathOrStr
 from skop.data._file_guards import check_matlab, check_regular_file, hdf5_array, is_hdf5
+from skop.datasets._sampling import _check_integer
 from skop.exceptions import FieldDataError
 
 Subset = Literal["train", "test", "all"]
@@ -121,12 +122,7 @@ def load_darcy(
     >>> data.X_train.shape, data.y_train.shape, data.coords.shape
     ((2, 3, 3, 1), (2, 3, 3, 1), (3, 3, 2))
     """
-    if subset not in ("all", "train", "test"):
-        raise ValueError(f"subset must be 'all', 'train' or 'test', got {subset!r}.")
-    if return_X_y and subset == "all":
-        raise ValueError("return_X_y=True needs subset='train' or 'test': (X, y) of both would lose the split.")
-    for name, number in (("subsample", subsample), ("n_train", n_train), ("n_test", n_test)):
-        _check_positive_integer(name, number)
+    _check_selection(subset, return_X_y, subsample=subsample, n_train=n_train, n_test=n_test)
     sizes = {"train": n_train, "test": n_test}
     wanted = {name: _DARCY_FILES[name] for name in sizes if subset in ("all", name)}
     files = _find_files(path, wanted, _DARCY_SOURCE)
@@ -184,10 +180,14 @@ def _unit_square(n_points: int) -> FloatArray:
     return np.stack(np.meshgrid(axis, axis, indexing="ij"), axis=-1)
 
 
-def _check_positive_integer(name: str, value: Any) -> None:
-    """Raise unless `value` is an integer of at least 1."""
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
-        raise ValueError(f"{name} must be an integer of at least 1, got {value!r}.")
+def _check_selection(subset: Any, return_X_y: bool, **counts: Any) -> None:
+    """Raise ValueError at the first option of a loader that is wrong; counts are integers of at least 1."""
+    if subset not in ("all", "train", "test"):
+        raise ValueError(f"subset must be 'all', 'train' or 'test', got {subset!r}.")
+    if return_X_y and subset == "all":
+        raise ValueError("return_X_y=True needs subset='train' or 'test': (X, y) of both would lose the split.")
+    for name, number in counts.items():
+        _check_integer(name, number, 1)
 
 
 def _find_files(path: PathOrStr | Sequence[PathOrStr], wanted: dict[str, str], source: str) -> dict[str, Path]:

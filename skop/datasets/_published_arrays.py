@@ -10,7 +10,7 @@ from sklearn.utils import Bunch
 
 from skop._typing import FloatArray
 from skop.data import FieldSet
-from skop.datasets._published import Subset, _check_positive_integer
+from skop.datasets._published import Subset, _check_selection
 from skop.exceptions import FieldDataError
 
 #: First bytes of what Git LFS leaves in place of a large file that was not downloaded.
@@ -37,12 +37,7 @@ class Selection:
     first_test: int | None = None
 
     def __post_init__(self) -> None:
-        if self.subset not in ("all", "train", "test"):
-            raise ValueError(f"subset must be 'all', 'train' or 'test', got {self.subset!r}.")
-        if self.return_X_y and self.subset == "all":
-            raise ValueError("return_X_y=True needs subset='train' or 'test': (X, y) of both would lose the split.")
-        _check_positive_integer("n_train", self.n_train)
-        _check_positive_integer("n_test", self.n_test)
+        _check_selection(self.subset, self.return_X_y, n_train=self.n_train, n_test=self.n_test)
 
     def slices(self, available: int, file: Path) -> dict[str, slice]:
         """Slices of the subsets asked for.

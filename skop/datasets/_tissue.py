@@ -13,7 +13,7 @@ from sklearn.utils import Bunch
 
 from skop._typing import FloatArray, IntArray, PathOrStr
 from skop.data import FieldSet
-from skop.datasets._published import Subset, _check_positive_integer, _find_files, _read_mat_variable
+from skop.datasets._published import Subset, _check_selection, _find_files, _read_mat_variable
 from skop.datasets._published_arrays import as_fields
 from skop.exceptions import FieldDataError
 
@@ -147,10 +147,8 @@ def load_tissue(
     >>> X.shape, y.shape  # the samples 0 and 3 have no previous step
     ((2, 16, 4), (2, 4, 4, 2))
     """
-    if subset not in ("all", "train", "test"):
-        raise ValueError(f"subset must be 'all', 'train' or 'test', got {subset!r}.")
-    if return_X_y and subset == "all":
-        raise ValueError("return_X_y=True needs subset='train' or 'test': (X, y) of both would lose the split.")
+    sizes = {"train": n_train, "test": n_test}
+    _check_selection(subset, return_X_y, **{f"n_{name}": size for name, size in sizes.items() if size is not None})
     if study not in (1, 2, 3, 4):
         raise ValueError(f"study must be 1, 2, 3 or 4, got {study!r}.")
     if previous != (sequence_starts is not None):
@@ -158,10 +156,6 @@ def load_tissue(
             "previous=True and sequence_starts need each other: the samples without a previous step are not published "
             f"in full, got previous={previous!r} and sequence_starts={sequence_starts!r}."
         )
-    sizes = {"train": n_train, "test": n_test}
-    for name, size in sizes.items():
-        if size is not None:
-            _check_positive_integer(f"n_{name}", size)
     files = _find_files(path, {"u": _FILE} | (_INDEX_FILES if study == 1 else {}), _SOURCE)
     displacement = _read_displacement(files["u"])
     split = _read_lists(files, len(displacement)) if study == 1 else _study(study, len(displacement), files["u"])
