@@ -1,6 +1,6 @@
-"""Data set of transonic flow about aerofoils, generated as the airfoil data of Li et al. (2023).
+"""Data set of transonic flow about airfoils, generated as the airfoil data of Li et al. (2023).
 
-Notation: theta displacements of the eight corners of the design box, h cells along one side of the aerofoil, I + 1 and
+Notation: theta displacements of the eight corners of the design box, h cells along one side of the airfoil, I + 1 and
 J + 1 nodes along and away from it.
 """
 
@@ -28,7 +28,7 @@ from skop.datasets._sampling import (
 )
 from skop.datasets._structured import AIRFOIL_VARIABLES, check_variables
 
-#: Thickness of the aerofoil and coefficients of NACA's four-digit series; the last closes the trailing edge.
+#: Thickness of the airfoil and coefficients of NACA's four-digit series; the last closes the trailing edge.
 _THICKNESS, _SHAPE = 0.12, (0.2969, -0.126, -0.3516, 0.2843, -0.1036)
 #: Residual at which the flow on every other point is good enough to start from: its own error is larger.
 _START_RESIDUAL = 1e-2
@@ -37,10 +37,10 @@ _BOX = (1.5, 0.2)
 #: Cells near the body grow by this ratio, over this part of the nodes; the rest grow at the ratio that fills the mesh.
 _NEAR_RATIO, _NEAR_PART = 1.02, 0.75
 
-_DESCR = """Transonic flow about aerofoils, from skop.datasets.make_airfoil
+_DESCR = """Transonic flow about airfoils, from skop.datasets.make_airfoil
 
 coords: positions of the points of a C-grid; the first axis runs from the end of the wake over the upper side to the
-nose and back over the lower side, the second from the aerofoil outwards.
+nose and back over the lower side, the second from the airfoil outwards.
 fields: density, velocity along x and y, pressure and Mach number; density and pressure far away are 1.
 params: displacements of the corners of the design box, first along its lower side, then back along its upper side.
 """
@@ -74,10 +74,10 @@ def make_airfoil(
     dtype: npt.DTypeLike = np.float32,
     return_X_y: bool = True,
 ) -> Bunch | tuple[FieldSet, FloatArray]:
-    """Generate meshes about deformed NACA-0012 aerofoils, and the steady transonic flow at their points.
+    """Generate meshes about deformed NACA-0012 airfoils, and the steady transonic flow at their points.
 
-    The aerofoil is in a box with four corners along its lower and four along its upper side. Seven of them are
-    displaced up or down at random and take the aerofoil with them. The compressible Euler equations are solved on a
+    The airfoil is in a box with four corners along its lower and four along its upper side. Seven of them are
+    displaced up or down at random and take the airfoil with them. The compressible Euler equations are solved on a
     mesh about it; the shape is known to a model only through the positions of the points. The mesh and the default
     numbers are those of the published data [1]_.
 
@@ -87,7 +87,7 @@ def make_airfoil(
         Number of samples n, at least 1. Not used if `params` are given. Published: 1,000 for training and 200 for
         testing.
     n_cells : tuple of three ints, default=(50, 120, 50)
-        Number of cells along the wake, an even number of at least 16; around the aerofoil, a multiple of 4 of at
+        Number of cells along the wake, an even number of at least 16; around the airfoil, a multiple of 4 of at
         least 40; and outwards, an even number of at least 16. The mesh has ``I + 1 = 2 n_cells[0] + n_cells[1] + 1`` by
         ``J + 1 = n_cells[2] + 1`` points; 221 x 51 by default.
     variables : sequence of str, default=("mach",)
@@ -100,7 +100,7 @@ def make_airfoil(
     heat_capacity_ratio : float, default=1.4
         Ratio of the heat capacities of the gas, above 1.
     amplitude : float, default=0.05
-        Largest displacement of a corner of the box, in chords, at least 0. The draws are uniform. The aerofoil is 0.12
+        Largest displacement of a corner of the box, in chords, at least 0. The draws are uniform. The airfoil is 0.12
         thick.
     params : array-like of shape (n, 8), default=None
         Displacements of your own, one row per sample: along the lower side of the box from nose to tail, then along
@@ -109,12 +109,8 @@ def make_airfoil(
         Distance of the outer border from the trailing edge, and x of the end of the wake, in chords, above 1.
     random_state : int, RandomState, Generator or None, default=None
         Seed. The displacements of sample i depend on the seed, i and `amplitude` only.
-    n_jobs : int, default=None
-        Number of threads of joblib, -1 for all processors. The result does not depend on it.
-    verbose : int, default=0
-        Progress reports of joblib; 0 prints nothing.
-    dtype : dtype, default=numpy.float32
-        Data type of the result, float32 or float64. The solver works in float64.
+    n_jobs, verbose, dtype : as in `make_elasticity`
+        Number of threads, progress reports and data type of the result, with the same defaults.
     return_X_y : bool, default=True
         Whether to return ``(X, y)``; False returns a Bunch with the displacements and all variables.
 
@@ -129,7 +125,7 @@ def make_airfoil(
         coords : ndarray of shape (n, I + 1, J + 1, 2)
             Positions of the points. The chord, undisplaced, is from (0, 0) to (1, 0). The first axis starts at the end
             of the wake, runs along it to the trailing edge, over the upper side to the nose, and back; points of the
-            wake appear twice. The second axis runs from the aerofoil (and the wake) outwards.
+            wake appear twice. The second axis runs from the airfoil (and the wake) outwards.
         fields : ndarray of shape (n, I + 1, J + 1, 5)
             Density, velocity along x and y, pressure, and Mach number. Density and pressure far away are 1.
         variables : list of str
@@ -150,7 +146,7 @@ def make_airfoil(
     See Also
     --------
     load_airfoil : Read the published files.
-    make_joukowski : Flow without compression past an aerofoil, exact.
+    make_joukowski : Flow without compression past an airfoil, exact.
 
     Notes
     -----
@@ -162,7 +158,7 @@ def make_airfoil(
 
     The published mesh is coarse at the nose and has jumps in its spacing. Errors of the flow about the stagnation point
     stay in the layer at the wall: the total enthalpy is wrong by up to 2 % there, and the entropy by more. For the
-    undisplaced aerofoil, the largest Mach number at the wall is 1.17, where the pressure stands for 1.25. A sample of
+    undisplaced airfoil, the largest Mach number at the wall is 1.17, where the pressure stands for 1.25. A sample of
     the default size takes 20 to 30 s on one core, and 0.7 GB of memory for each of `n_jobs`.
 
     References
@@ -212,7 +208,7 @@ def _check_recipe(recipe: _Recipe) -> None:
     if max(wake, outwards) * 4 >= around * (recipe.far_radius - 1):
         raise ValueError(
             f"n_cells must leave room for cells that grow outwards, got {recipe.n_cells} within "
-            f"far_radius={recipe.far_radius:g}. Take more cells around the aerofoil, or a larger far_radius."
+            f"far_radius={recipe.far_radius:g}. Take more cells around the airfoil, or a larger far_radius."
         )
 
 
@@ -229,7 +225,7 @@ def _make_sample(recipe: _Recipe, displacements: FloatArray, dtype: npt.DTypeLik
     """Points (I + 1, J + 1, 2) and variables (I + 1, J + 1, 5) of one sample."""
     wake, around, outwards = recipe.n_cells
     surface = _naca(np.concatenate([[0, 0.25], np.arange(1, around // 2)]) / (around // 2 - 1))
-    # The undisplaced aerofoil sets the spacing in the wake, so that all samples have the same.
+    # The undisplaced airfoil sets the spacing in the wake, so that all samples have the same.
     first = float(np.hypot(*(surface[1] - surface[0])))
     points = c_grid(_displace(surface, displacements), (wake, outwards), (first, 2 / around), recipe.far_radius)
     state = steady_flow(points, wake, recipe.mach, recipe.angle, recipe.heat_capacity_ratio)
@@ -239,7 +235,7 @@ def _make_sample(recipe: _Recipe, displacements: FloatArray, dtype: npt.DTypeLik
 
 
 def _naca(x: FloatArray) -> FloatArray:
-    """Points of the aerofoil from the trailing edge over the upper side to the nose and back, (2 h + 1, 2).
+    """Points of the airfoil from the trailing edge over the upper side to the nose and back, (2 h + 1, 2).
 
     x are the increasing positions of the h + 1 points of one side, from 0 to 1.
     """

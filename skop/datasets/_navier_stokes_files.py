@@ -6,7 +6,7 @@ import numpy as np
 from sklearn.utils import Bunch
 
 from skop._typing import FloatArray, PathOrStr
-from skop.datasets._published import Subset, _check_selection, _find_files, _read_mat_variable
+from skop.datasets._published import Subset, _check_selection, _find_files, _read_mat_variable, described
 from skop.exceptions import FieldDataError
 
 _FILE = "NavierStokes_V1e-5_N1200_T20.mat"
@@ -69,6 +69,8 @@ def load_navier_stokes(
             ``coords[i, j] = (i, j) / m``, positions in the periodic unit square.
         filenames : list of str
             File that was read.
+        protocol : dict
+            Published split and scaling, as of `load_darcy`.
         DESCR : str
             Description of the data.
     (X, y) : tuple of two ndarrays if ``return_X_y=True``
@@ -115,7 +117,7 @@ def load_navier_stokes(
     if sum(wanted.values()) > len(vorticity):
         asked = " and ".join(f"{count} to {name}" for name, count in wanted.items())
         raise FieldDataError(f"{file} holds {len(vorticity)} samples; asked for {asked}. Lower n_train or n_test.")
-    data = Bunch(DESCR=_DESCR, filenames=[str(file)], coords=_periodic_square(vorticity.shape[1]))
+    data = described("navier_stokes", {"all": file}, _DESCR, coords=_periodic_square(vorticity.shape[1]))
     for name, count in wanted.items():
         part = vorticity[:count] if name == "train" else vorticity[-count:]
         fields = np.ascontiguousarray(part, dtype=np.float32)

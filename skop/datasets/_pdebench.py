@@ -99,6 +99,8 @@ def load_pdebench_darcy(
             Centres of the cells, as the file gives them.
         filenames : list of str
             The file.
+        protocol : dict
+            Published split and scaling, as of `load_darcy`.
         DESCR : str
             What the data are.
     (X, y) : tuple of two FieldSets if ``return_X_y=True``
@@ -163,7 +165,7 @@ def load_pdebench_darcy(
             data[f"{letter}_{name}"] = FieldSet(
                 coords, _StoredFields(file, key, range(n_samples)[samples], coords.shape[:2], subsample)
             )
-    return selection.result(data, {"all": file}, _DARCY_DESCR)
+    return selection.result("pdebench_darcy", data, {"all": file}, _DARCY_DESCR)
 
 
 def load_pdebench_shallow_water(
@@ -215,6 +217,8 @@ def load_pdebench_shallow_water(
             Times of the frames, as the file gives them.
         filenames : list of str
             The file.
+        protocol : dict
+            Published split and scaling, as of `load_darcy`.
         DESCR : str
             What the data are.
     (X, y) : tuple of two FieldSets if ``return_X_y=True``
@@ -266,7 +270,7 @@ def load_pdebench_shallow_water(
     selection = Selection(subset, n_train, n_test, return_X_y)
     file = _find_files(path, {"all": _WATER_FILE}, _WATER_SOURCE)["all"]
     data = _load_trajectories(file, selection, _Frames(n_input, n_output, subsample, 1))
-    return selection.result(data, {"all": file}, _WATER_DESCR)
+    return selection.result("pdebench_shallow_water", data, {"all": file}, _WATER_DESCR)
 
 
 def load_pdebench_diffusion_reaction(
@@ -330,7 +334,7 @@ def load_pdebench_diffusion_reaction(
     selection = Selection(subset, n_train, n_test, return_X_y)
     file = _find_files(path, {"all": _REACTION_FILE}, _REACTION_SOURCE)["all"]
     data = _load_trajectories(file, selection, _Frames(n_input, n_output, subsample, 2))
-    return selection.result(data, {"all": file}, _REACTION_DESCR)
+    return selection.result("pdebench_diffusion_reaction", data, {"all": file}, _REACTION_DESCR)
 
 
 @dataclass(frozen=True)

@@ -89,12 +89,8 @@ def make_pipe(
         Kinematic viscosity, above 0: the reciprocal of the Reynolds number of the width and the peak at the inlet.
     random_state : int, RandomState, Generator or None, default=None
         Seed. The centreline of sample i depends on the seed, i and the two ranges only.
-    n_jobs : int, default=None
-        Number of threads of joblib, -1 for all processors. The result does not depend on it.
-    verbose : int, default=0
-        Progress reports of joblib; 0 prints nothing.
-    dtype : dtype, default=numpy.float32
-        Data type of the result, float32 or float64. The solver works in float64.
+    n_jobs, verbose, dtype : as in `make_elasticity`
+        Number of threads, progress reports and data type of the result, with the same defaults.
     return_X_y : bool, default=True
         Whether to return ``(X, y)``; False returns a Bunch with both velocities, the pressure and the centreline.
 

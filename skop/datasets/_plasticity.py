@@ -132,12 +132,8 @@ def make_plasticity(
         Whether the base of the block slides on its support without friction, or does not move.
     random_state : int, RandomState, Generator or None, default=None
         Seed. The shape of the die of sample i depends on the seed, i and `n_knots` only.
-    n_jobs : int, default=None
-        Number of threads of joblib, -1 for all processors. The result does not depend on it.
-    verbose : int, default=0
-        Progress reports of joblib; 0 prints nothing.
-    dtype : dtype, default=numpy.float32
-        Data type of the result, float32 or float64. The solver works in float64.
+    n_jobs, verbose, dtype : as in `make_elasticity`
+        Number of threads, progress reports and data type of the result, with the same defaults.
     return_X_y : bool, default=True
         Whether to return ``(X, y)``; False returns a Bunch with arrays as in the published file.
 

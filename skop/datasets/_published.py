@@ -4,7 +4,8 @@ Nothing is downloaded here: `fetch_published` does that. Errors state which file
 published.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from pathlib import Path
 from typing import Any, Literal
 
@@ -20,6 +21,34 @@ from skop.exceptions import FieldDataError
 
 Subset = Literal["train", "test", "all"]
 
+
+def _scaled(**programs: tuple[str | None, str | None]) -> dict[str, dict[str, str | None]]:
+    """How the program of each network scales X and y."""
+    return {program: dict(zip("Xy", kinds, strict=True)) for program, kinds in programs.items()}
+
+
+_UNSCALED, _FULLY = (None, None), ("scalar", "scalar")
+#: What was published on the use of each set. Split: numbers of the samples in their file, None where files hold it.
+#: Scaling: by one mean and deviation of the training set ("scalar"), by those of each channel or point, by the range,
+#: or not at all (None). The other networks of the papers follow LaMO's program, and PDEBench's sets are MNO's.
+PROTOCOLS: dict[str, dict[str, Any]] = {
+    name: {"split": None if rows is None else dict(zip(("train", "test"), rows, strict=True)), "scaling": scaling}
+    for name, rows, scaling in (
+        ("airfoil", (range(1000), range(1000, 1200)), _scaled(LaMO=_UNSCALED)),
+        ("brusselator", None, _scaled(LNO=("range", "range"))),
+        ("darcy", (range(1000), range(200)), _scaled(LaMO=_FULLY)),
+        ("elasticity", (range(1000), range(1800, 2000)), _scaled(LaMO=(None, "scalar"))),
+        ("navier_stokes", (range(1000), range(1000, 1200)), _scaled(LaMO=_UNSCALED)),
+        ("pdebench_darcy", (range(9000), range(9000, 10000)),
+         _scaled(GNOT=_UNSCALED, Galerkin=_UNSCALED, OFormer=("point", "point"))),
+        *((f"pdebench_{name}", (range(900), range(900, 1000)),
+           _scaled(GNOT=(None, "scalar"), Galerkin=_FULLY, OFormer=_FULLY))
+          for name in ("diffusion_reaction", "shallow_water")),
+        ("pipe", (range(1000), range(1000, 1200)), _scaled(LaMO=("channel", "scalar"))),
+        ("plasticity", (range(900), range(907, 987)), _scaled(LaMO=("scalar", None))),
+        ("tissue", None, _scaled(IFNO=("point", "point"))),
+    )
+}  # fmt: skip
 _DARCY_FILES = {
     "train": "piececonst_r421_N1024_smooth1.mat",
     "test": "piececonst_r421_N1024_smooth2.mat",
@@ -83,6 +112,11 @@ def load_darcy(
             published generator places the values half a cell off, at ``(i + 1/2) / 421``.)
         filenames : list of str
             Files that were read.
+        protocol : dict
+            Published use of the data. ``"split"``: numbers of the samples in their file by subset, as ranges, or None
+            where the files hold the split. ``"scaling"``: by the name of a published program, how it scales X and y:
+            ``"scalar"`` by one mean and deviation of the training set, ``"channel"`` or ``"point"`` by those of each
+            channel or point, ``"range"`` to [-1, 1], None not at all. It does not depend on the other parameters.
         DESCR : str
             Description of the data.
     (X, y) : tuple of two ndarrays if ``return_X_y=True``
@@ -126,7 +160,7 @@ def load_darcy(
     sizes = {"train": n_train, "test": n_test}
     wanted = {name: _DARCY_FILES[name] for name in sizes if subset in ("all", name)}
     files = _find_files(path, wanted, _DARCY_SOURCE)
-    data = Bunch(DESCR=_DARCY_DESCR, filenames=[str(file) for file in files.values()])
+    data = described("darcy", files, _DARCY_DESCR)
     for name, file in files.items():
         data[f"X_{name}"], data[f"y_{name}"] = _read_darcy(file, sizes[name], subsample, f"n_{name}")
     if return_X_y:
@@ -178,6 +212,12 @@ def _unit_square(n_points: int) -> FloatArray:
     """Positions (i, j) / (m - 1) of a grid that includes the border of the unit square, (m, m, 2)."""
     axis = np.linspace(0, 1, n_points, dtype=np.float32)
     return np.stack(np.meshgrid(axis, axis, indexing="ij"), axis=-1)
+
+
+def described(name: str, files: Mapping[str, Path], description: str, **arrays: Any) -> Bunch:
+    """Arrays of a published set with its files, its protocol and its description."""
+    paths = [str(file) for file in files.values()]
+    return Bunch(**arrays, filenames=paths, protocol=deepcopy(PROTOCOLS[name]), DESCR=description)
 
 
 def _check_selection(subset: Any, return_X_y: bool, **counts: Any) -> None:

@@ -10,7 +10,7 @@ from sklearn.utils import Bunch
 
 from skop._typing import FloatArray
 from skop.data import FieldSet
-from skop.datasets._published import Subset, _check_selection
+from skop.datasets._published import Subset, _check_selection, described
 from skop.exceptions import FieldDataError
 
 #: First bytes of what Git LFS leaves in place of a large file that was not downloaded.
@@ -70,11 +70,13 @@ class Selection:
             data[f"X_{name}"], data[f"y_{name}"] = inputs(samples), targets(samples)
         return data
 
-    def result(self, data: Bunch, files: Mapping[str, Path], description: str) -> Bunch | tuple[FieldSet, FloatArray]:
+    def result(
+        self, name: str, data: Bunch, files: Mapping[str, Path], description: str
+    ) -> Bunch | tuple[FieldSet, FloatArray]:
         """Return (X, y) of the one subset if asked for, and otherwise everything."""
         if self.return_X_y:
             return data[f"X_{self.subset}"], data[f"y_{self.subset}"]
-        return Bunch(**data, filenames=[str(file) for file in files.values()], DESCR=description)
+        return described(name, files, description, **data)
 
 
 def read_npy(file: Path, n_dims: int) -> np.ndarray[Any, Any]:

@@ -13,7 +13,7 @@ from sklearn.utils import Bunch
 
 from skop._typing import FloatArray, IntArray, PathOrStr
 from skop.data import FieldSet
-from skop.datasets._published import Subset, _check_selection, _find_files, _read_mat_variable
+from skop.datasets._published import Subset, _check_selection, _find_files, _read_mat_variable, described
 from skop.datasets._published_arrays import as_fields
 from skop.exceptions import FieldDataError
 
@@ -103,6 +103,8 @@ def load_tissue(
             ``coords[i, j] = 5.5 * (i, j) / 20``, as in the published program, which does not state the unit.
         filenames : list of str
             Files that were read.
+        protocol : dict
+            Published split and scaling, as of `load_darcy`.
         DESCR : str
             Description of the data.
     (X, y) : tuple of a FieldSet and an ndarray if ``return_X_y=True``
@@ -163,7 +165,7 @@ def load_tissue(
     n_side = displacement.shape[2]
     axis = np.linspace(0, _SIDE, n_side, dtype=np.float32)
     coords = np.stack(np.meshgrid(axis, axis, indexing="ij"), axis=-1)
-    data = Bunch(DESCR=_DESCR, filenames=[str(file) for file in files.values()], coords=coords)
+    data = described("tissue", files, _DESCR, coords=coords)
     for name in (name for name in sizes if subset in ("all", name)):
         numbers, wanted = split[name], sizes[name]
         numbers = numbers[~np.isin(numbers, starts)]

@@ -82,7 +82,7 @@ def make_wake(
 
     See Also
     --------
-    make_joukowski : Flow past an aerofoil, as a function of its angle and shape.
+    make_joukowski : Flow past an airfoil, as a function of its angle and shape.
 
     Notes
     -----

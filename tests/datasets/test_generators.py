@@ -268,7 +268,7 @@ REFUSED = [
     (make_joukowski, {"geometry": "varied"}, [
         ({"geometry": "any"}, "geometry must be one of"),
         ({"n_points": (7, 1)}, "n_points must be an integer of at least 8, got 7"),
-        ({"n_points": 64}, "n_points must be two integers, around the aerofoil and outwards, got 64"),
+        ({"n_points": 64}, "n_points must be two integers, around the airfoil and outwards, got 64"),
         ({"ranges": {"thickness": (0, 0.1)}}, "thickness"),
         ({"ranges": {"chord": (0, 1)}}, "chord"),
         ({"far_radius": 1.0}, "far_radius must be a finite number above 1"),
