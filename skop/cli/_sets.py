@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import sys
 import textwrap
 import time
@@ -18,7 +19,7 @@ SETS = (
 )  # fmt: skip
 
 
-@click.group(short_help="Make data sets of the papers.")
+@click.group(short_help="Make data sets of the papers.", no_args_is_help=False)
 def data() -> None:
     """Data sets of the papers: make them."""
 
@@ -60,7 +61,8 @@ def make(
     output.mkdir(parents=True, exist_ok=True)
     for file in parts_of_set(FULL_SIZE[name], output, samples, seed):
         start, present = time.perf_counter(), None
-        with click.progressbar(length=file.count, label=str(file.path), file=sys.stderr, hidden=quiet) as bar:
+        shown = io.StringIO() if quiet else sys.stderr
+        with click.progressbar(length=file.count, label=str(file.path), file=shown) as bar:
             for made in file.write(jobs):
                 present = made if present is None else present
                 bar.update(made - bar.pos)

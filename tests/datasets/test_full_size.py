@@ -199,6 +199,8 @@ def test_the_command_names_the_sets_and_each_card_names_the_command(tmp_path, ca
     for name in SETS:
         card = Path(__file__).parents[2] / "datasets" / {"fractal_darcy": "darcy"}.get(name, name) / "README.md"
         assert f"skop data make {name} --full" in card.read_text()
+    assert main(["data"]) == 2
+    assert capsys.readouterr().err.splitlines() == ["skop data: error: Missing command. See: skop data --help"]
     assert main(["data", "make", "advection", "-o", str(tmp_path)]) == 2
     assert "say --full for as many samples as the paper has, or --samples N" in capsys.readouterr().err
     for _ in range(2):
