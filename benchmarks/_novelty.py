@@ -59,7 +59,7 @@ def _option(n_train: int, n_test: int, seed: int) -> Shifted:
 
 
 def _airfoils(n_train: int, n_test: int, seed: int) -> Shifted:
-    """Pressures on aerofoils: thicker, thinner and more cambered ones at larger angles."""
+    """Pressures on airfoils: thicker, thinner and more cambered ones at larger angles."""
     near = {"angle": (0.0, 6.0), "thickness": (0.1, 0.14), "camber": (0.01, 0.03)}
 
     def make(count: int, seed: int, **options: Any) -> tuple[FieldSet, FieldSet]:

@@ -308,7 +308,7 @@ def _on_own_points(table: FloatArray, y: FieldSet, n_test: int) -> Problem:
 PROBLEMS = {
     "wake": Recipe("time to the velocity behind a bluff body, 3,000 nodes", _wake, 48, 48),
     "impulsive": Recipe("time to the speed beside a plate that accelerates from a moment on", _impulsive, 48, 480),
-    "airfoil": Recipe("angle of attack to the pressure on an aerofoil", _airfoil, 30, 50),
+    "airfoil": Recipe("angle of attack to the pressure on an airfoil", _airfoil, 30, 50),
     "airfoil-shapes": Recipe("angle, thickness, camber to the pressure on own points", _airfoil_shapes, 100, 50),
     "antiderivative": Recipe("function to its antiderivative at 100 sensors", _antiderivative, 150, 100),
     "antiderivative-between": Recipe("the same at 200 other points", _antiderivative_between, 150, 100),

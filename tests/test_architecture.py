@@ -43,7 +43,7 @@ HALLS = (
     *({"_options"}, {"files"}, {"_field", "_parts", "_streams", "_weights"}, {"classical"}, {"fitting"}, {"operators"}),
     *({"_wrapper"}, {"temporal"}, {"selection"}, {"uncertainty"}, {"_law"}, {"__init__"}),
 )
-HEAVY = {"matplotlib", "h5py", "triton", "numba", "mamba_ssm", "pandas", "skfem", "pyvista", "zarr"}
+HEAVY = {"matplotlib", "h5py", "triton", "numba", "mamba_ssm", "pandas", "skfem", "pyvista", "zarr", "pooch"}
 #: Packages of kernels and their compilers, and the files for them, which nothing imports but one another.
 COMPILERS = {"numba": ("_simd", "_cpu"), "triton": ("_triton",), "mamba_ssm": ("_mamba_ssm",)}
 KERNEL_FILES = tuple(start for group in COMPILERS.values() for start in group)

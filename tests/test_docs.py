@@ -73,7 +73,7 @@ def test_commands_and_python_of_the_command_line_run_in_their_order(tmp_path, mo
             assert program == "skop"
             assert main(words) == 0, f"{line}: {capsys.readouterr().err}"
             n_commands += 1
-    assert n_commands == 13
+    assert n_commands == 15
     assert sorted(path.name for path in (tmp_path / "predicted").iterdir()) == ["run_1.vtu", "run_2.vtu"]
 
 

@@ -24,6 +24,7 @@ from skop.cli._describe import describe
 from skop.cli._fit import compare, fit
 from skop.cli._info import demo, info
 from skop.cli._predict import predict, score
+from skop.cli._sets import data
 from skop.exceptions import SkopError, each_warning_once
 
 __all__ = ["main"]
@@ -130,6 +131,7 @@ for _command in (fit, predict, score, compare, describe, demo):
     assert _command.callback is not None
     _command.callback = _loads_first(_command.callback)
     _skop.add_command(_command)
+_skop.add_command(data)
 _skop.add_command(info)
 
 

@@ -11,6 +11,7 @@ from skop.datasets._darcy import make_darcy
 from skop.datasets._diffusion_reaction import make_diffusion_reaction
 from skop.datasets._elasticity import make_elasticity
 from skop.datasets._european_option import make_european_option
+from skop.datasets._fetching import fetch_published
 from skop.datasets._joukowski import make_joukowski
 from skop.datasets._moving_hole import make_moving_hole
 from skop.datasets._navier_stokes import make_navier_stokes
@@ -30,6 +31,7 @@ from skop.datasets._tissue import load_tissue
 from skop.datasets._wake import make_wake
 
 __all__ = [
+    "fetch_published",
     "load_airfoil",
     "load_brusselator",
     "load_darcy",

@@ -10,7 +10,15 @@ import numpy as np
 import numpy.typing as npt
 
 from skop._typing import FloatArray
-from skop.datasets._darcy import RandomState, _check_choice, _check_dtype, _check_integer, _check_real, _seed_sequence
+from skop.datasets._sampling import (
+    RandomState,
+    _check_choice,
+    _check_dtype,
+    _check_integer,
+    _check_least,
+    _check_real,
+    _seed_sequence,
+)
 
 Solution = Literal["exact", "upwind"]
 
@@ -136,9 +144,7 @@ def _check_numbers(speed: float, time: float, amplitude_spread: float, spike_amp
     """Raise ValueError at the first number outside its range."""
     _check_real("speed", speed)
     for name, value in (("time", time), ("spike_amplitude", spike_amplitude)):
-        _check_real(name, value)
-        if value < 0:
-            raise ValueError(f"{name} must be at least 0, got {value!r}.")
+        _check_least(name, value)
     _check_real("amplitude_spread", amplitude_spread)
     if not 0 <= amplitude_spread <= 1:
         raise ValueError(f"amplitude_spread must lie within 0 and 1, got {amplitude_spread!r}.")

@@ -1,27 +1,34 @@
-"""Data set of transonic flow about aerofoils, generated as the airfoil data of Li et al. (2023).
+"""Data set of transonic flow about airfoils, generated as the airfoil data of Li et al. (2023).
 
-Notation: theta displacements of the eight corners of the design box, h cells along one side of the aerofoil, I + 1 and
+Notation: theta displacements of the eight corners of the design box, h cells along one side of the airfoil, I + 1 and
 J + 1 nodes along and away from it.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
-from joblib import Parallel, delayed
 from scipy.optimize import brentq
 from sklearn.utils import Bunch
 
-from skop._jobs import workers_for
 from skop._typing import FloatArray
 from skop.data import FieldSet
-from skop.datasets._darcy import RandomState, _check_dtype, _check_integer, _check_real, _seed_sequence
 from skop.datasets._euler import Euler, dual_grid
+from skop.datasets._sampling import (
+    RandomState,
+    _check_dtype,
+    _check_integer,
+    _check_least,
+    _check_real,
+    _check_rows,
+    _seed_sequence,
+    make_samples,
+)
 from skop.datasets._structured import AIRFOIL_VARIABLES, check_variables
-from skop.exceptions import FieldDataError
 
-#: Thickness of the aerofoil and coefficients of NACA's four-digit series; the last closes the trailing edge.
+#: Thickness of the airfoil and coefficients of NACA's four-digit series; the last closes the trailing edge.
 _THICKNESS, _SHAPE = 0.12, (0.2969, -0.126, -0.3516, 0.2843, -0.1036)
 #: Residual at which the flow on every other point is good enough to start from: its own error is larger.
 _START_RESIDUAL = 1e-2
@@ -30,10 +37,10 @@ _BOX = (1.5, 0.2)
 #: Cells near the body grow by this ratio, over this part of the nodes; the rest grow at the ratio that fills the mesh.
 _NEAR_RATIO, _NEAR_PART = 1.02, 0.75
 
-_DESCR = """Transonic flow about aerofoils, from skop.datasets.make_airfoil
+_DESCR = """Transonic flow about airfoils, from skop.datasets.make_airfoil
 
 coords: positions of the points of a C-grid; the first axis runs from the end of the wake over the upper side to the
-nose and back over the lower side, the second from the aerofoil outwards.
+nose and back over the lower side, the second from the airfoil outwards.
 fields: density, velocity along x and y, pressure and Mach number; density and pressure far away are 1.
 params: displacements of the corners of the design box, first along its lower side, then back along its upper side.
 """
@@ -67,10 +74,10 @@ def make_airfoil(
     dtype: npt.DTypeLike = np.float32,
     return_X_y: bool = True,
 ) -> Bunch | tuple[FieldSet, FloatArray]:
-    """Generate meshes about deformed NACA-0012 aerofoils, and the steady transonic flow at their points.
+    """Generate meshes about deformed NACA-0012 airfoils, and the steady transonic flow at their points.
 
-    The aerofoil is in a box with four corners along its lower and four along its upper side. Seven of them are
-    displaced up or down at random and take the aerofoil with them. The compressible Euler equations are solved on a
+    The airfoil is in a box with four corners along its lower and four along its upper side. Seven of them are
+    displaced up or down at random and take the airfoil with them. The compressible Euler equations are solved on a
     mesh about it; the shape is known to a model only through the positions of the points. The mesh and the default
     numbers are those of the published data [1]_.
 
@@ -80,7 +87,7 @@ def make_airfoil(
         Number of samples n, at least 1. Not used if `params` are given. Published: 1,000 for training and 200 for
         testing.
     n_cells : tuple of three ints, default=(50, 120, 50)
-        Number of cells along the wake, an even number of at least 16; around the aerofoil, a multiple of 4 of at
+        Number of cells along the wake, an even number of at least 16; around the airfoil, a multiple of 4 of at
         least 40; and outwards, an even number of at least 16. The mesh has ``I + 1 = 2 n_cells[0] + n_cells[1] + 1`` by
         ``J + 1 = n_cells[2] + 1`` points; 221 x 51 by default.
     variables : sequence of str, default=("mach",)
@@ -93,7 +100,7 @@ def make_airfoil(
     heat_capacity_ratio : float, default=1.4
         Ratio of the heat capacities of the gas, above 1.
     amplitude : float, default=0.05
-        Largest displacement of a corner of the box, in chords, at least 0. The draws are uniform. The aerofoil is 0.12
+        Largest displacement of a corner of the box, in chords, at least 0. The draws are uniform. The airfoil is 0.12
         thick.
     params : array-like of shape (n, 8), default=None
         Displacements of your own, one row per sample: along the lower side of the box from nose to tail, then along
@@ -102,12 +109,8 @@ def make_airfoil(
         Distance of the outer border from the trailing edge, and x of the end of the wake, in chords, above 1.
     random_state : int, RandomState, Generator or None, default=None
         Seed. The displacements of sample i depend on the seed, i and `amplitude` only.
-    n_jobs : int, default=None
-        Number of threads of joblib, -1 for all processors. The result does not depend on it.
-    verbose : int, default=0
-        Progress reports of joblib; 0 prints nothing.
-    dtype : dtype, default=numpy.float32
-        Data type of the result, float32 or float64. The solver works in float64.
+    n_jobs, verbose, dtype : as in `make_elasticity`
+        Number of threads, progress reports and data type of the result, with the same defaults.
     return_X_y : bool, default=True
         Whether to return ``(X, y)``; False returns a Bunch with the displacements and all variables.
 
@@ -122,7 +125,7 @@ def make_airfoil(
         coords : ndarray of shape (n, I + 1, J + 1, 2)
             Positions of the points. The chord, undisplaced, is from (0, 0) to (1, 0). The first axis starts at the end
             of the wake, runs along it to the trailing edge, over the upper side to the nose, and back; points of the
-            wake appear twice. The second axis runs from the aerofoil (and the wake) outwards.
+            wake appear twice. The second axis runs from the airfoil (and the wake) outwards.
         fields : ndarray of shape (n, I + 1, J + 1, 5)
             Density, velocity along x and y, pressure, and Mach number. Density and pressure far away are 1.
         variables : list of str
@@ -143,7 +146,7 @@ def make_airfoil(
     See Also
     --------
     load_airfoil : Read the published files.
-    make_joukowski : Flow without compression past an aerofoil, exact.
+    make_joukowski : Flow without compression past an airfoil, exact.
 
     Notes
     -----
@@ -155,7 +158,7 @@ def make_airfoil(
 
     The published mesh is coarse at the nose and has jumps in its spacing. Errors of the flow about the stagnation point
     stay in the layer at the wall: the total enthalpy is wrong by up to 2 % there, and the entropy by more. For the
-    undisplaced aerofoil, the largest Mach number at the wall is 1.17, where the pressure stands for 1.25. A sample of
+    undisplaced airfoil, the largest Mach number at the wall is 1.17, where the pressure stands for 1.25. A sample of
     the default size takes 20 to 30 s on one core, and 0.7 GB of memory for each of `n_jobs`.
 
     References
@@ -177,9 +180,8 @@ def make_airfoil(
     _check_recipe(recipe)
     channels = check_variables(AIRFOIL_VARIABLES, variables)
     _check_dtype(dtype)
-    rows = _draw(n_samples, amplitude, random_state) if params is None else _check_params(params)
-    tasks = (delayed(_make_sample)(recipe, index, row, dtype) for index, row in enumerate(rows))
-    samples = Parallel(n_jobs=workers_for(n_jobs, len(rows)), prefer="threads", verbose=verbose)(tasks)
+    rows = _draw(n_samples, amplitude, random_state) if params is None else _check_rows(params, 8)
+    samples = make_samples(partial(_make_sample, recipe, dtype=dtype), list(rows), n_jobs, verbose)
     coords, fields = (np.stack(arrays) for arrays in zip(*samples, strict=True))
     if return_X_y:
         return FieldSet(coords), fields[..., channels]
@@ -206,51 +208,34 @@ def _check_recipe(recipe: _Recipe) -> None:
     if max(wake, outwards) * 4 >= around * (recipe.far_radius - 1):
         raise ValueError(
             f"n_cells must leave room for cells that grow outwards, got {recipe.n_cells} within "
-            f"far_radius={recipe.far_radius:g}. Take more cells around the aerofoil, or a larger far_radius."
+            f"far_radius={recipe.far_radius:g}. Take more cells around the airfoil, or a larger far_radius."
         )
 
 
 def _draw(n_samples: int, amplitude: float, random_state: RandomState) -> FloatArray:
     """Draw displacements, (n, 8), of which the first is 0."""
     _check_integer("n_samples", n_samples, 1)
-    _check_real("amplitude", amplitude)
-    if amplitude < 0:
-        raise ValueError(f"amplitude must be at least 0, got {amplitude!r}.")
+    _check_least("amplitude", amplitude)
     seeds = _seed_sequence(random_state).spawn(n_samples)
     drawn = np.stack([np.random.default_rng(seed).uniform(-1, 1, 7) for seed in seeds])
     return amplitude * np.pad(drawn, ((0, 0), (1, 0)))
 
 
-def _check_params(params: npt.ArrayLike) -> FloatArray:
-    """Return displacements of the caller as floats, (n, 8); raise FieldDataError if they are not fit."""
-    rows = np.asarray(params, dtype=np.float64)
-    if rows.ndim != 2 or len(rows) == 0 or rows.shape[1] != 8:
-        raise FieldDataError(f"params must have the shape (n, 8), got {rows.shape}.")
-    if not np.isfinite(rows).all():
-        raise FieldDataError("params must be finite.")
-    return rows
-
-
-def _make_sample(
-    recipe: _Recipe, index: int, displacements: FloatArray, dtype: npt.DTypeLike
-) -> tuple[FloatArray, FloatArray]:
+def _make_sample(recipe: _Recipe, displacements: FloatArray, dtype: npt.DTypeLike) -> tuple[FloatArray, FloatArray]:
     """Points (I + 1, J + 1, 2) and variables (I + 1, J + 1, 5) of one sample."""
     wake, around, outwards = recipe.n_cells
     surface = _naca(np.concatenate([[0, 0.25], np.arange(1, around // 2)]) / (around // 2 - 1))
-    # The undisplaced aerofoil sets the spacing in the wake, so that all samples have the same.
+    # The undisplaced airfoil sets the spacing in the wake, so that all samples have the same.
     first = float(np.hypot(*(surface[1] - surface[0])))
     points = c_grid(_displace(surface, displacements), (wake, outwards), (first, 2 / around), recipe.far_radius)
-    try:
-        state = steady_flow(points, wake, recipe.mach, recipe.angle, recipe.heat_capacity_ratio)
-    except FieldDataError as error:
-        raise FieldDataError(f"Sample {index}: {error}") from error
+    state = steady_flow(points, wake, recipe.mach, recipe.angle, recipe.heat_capacity_ratio)
     density, u, v, pressure = state
     number = np.hypot(u, v) / np.sqrt(recipe.heat_capacity_ratio * pressure / density)
     return points.astype(dtype), np.stack([*state, number], axis=-1).astype(dtype)
 
 
 def _naca(x: FloatArray) -> FloatArray:
-    """Points of the aerofoil from the trailing edge over the upper side to the nose and back, (2 h + 1, 2).
+    """Points of the airfoil from the trailing edge over the upper side to the nose and back, (2 h + 1, 2).
 
     x are the increasing positions of the h + 1 points of one side, from 0 to 1.
     """

@@ -5,7 +5,7 @@ import numpy.typing as npt
 
 from skop._typing import FloatArray
 from skop.data import FieldSet
-from skop.datasets._darcy import RandomState, _check_dtype, _check_integer, _check_real, _seed_sequence
+from skop.datasets._sampling import RandomState, _check_dtype, _check_integer, _check_real, _seed_sequence
 from skop.exceptions import FieldDataError
 
 #: Longest correlation length: the functions have the period 2, and longer ones would show it.

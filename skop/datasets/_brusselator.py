@@ -11,17 +11,25 @@ Notation: N cells a side of the solver's grid; A, s and w amplitude, decay and f
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
-from joblib import Parallel, delayed
 
-from skop._jobs import workers_for
 from skop._typing import FloatArray
 from skop.data import FieldSet
-from skop.datasets._darcy import RandomState, _check_choice, _check_dtype, _check_integer, _check_real, _seed_sequence
 from skop.datasets._diffusion_reaction import _Equation, _to_cells, _to_modes
+from skop.datasets._sampling import (
+    RandomState,
+    _check_choice,
+    _check_dtype,
+    _check_integer,
+    _check_least,
+    _check_real,
+    _seed_sequence,
+    make_samples,
+)
 from skop.datasets._shallow_water import Coarsening, _check_grid, _coarsen
 from skop.exceptions import FieldDataError
 
@@ -191,8 +199,7 @@ def make_brusselator(
     start = _initial_state(recipe, initial)
     seeds = _seed_sequence(random_state).spawn(n_samples)
     params = np.stack([_draw_forcing(recipe, seed) for seed in seeds])
-    tasks = (delayed(_make_sample)(recipe, index, row, start, dtype) for index, row in enumerate(params))
-    y = np.stack(Parallel(n_jobs=workers_for(n_jobs, n_samples), prefer="threads", verbose=verbose)(tasks))
+    y = np.stack(make_samples(partial(_make_sample, recipe, start=start, dtype=dtype), list(params), n_jobs, verbose))
     coords = _space_time(recipe).astype(dtype)
     if inputs == "parameters":
         return FieldSet(coords, params=params.astype(dtype)), y
@@ -211,9 +218,7 @@ def _check_recipe(recipe: _Recipe) -> None:
         if np.shape(values) != (2,):
             raise ValueError(f"{name} must be two numbers, got {values!r}.")
         for value in values:
-            _check_real(name, value)
-            if value < 0:
-                raise ValueError(f"{name} must be at least 0, got {value!r}.")
+            _check_least(name, value)
         if name in _PARAMETERS and values[0] > values[1]:
             raise ValueError(f"{name} must be a smallest and a largest value, got {values!r}.")
 
@@ -246,18 +251,15 @@ def _forcing(times: Any, params: FloatArray) -> Any:
 
 
 def _make_sample(
-    recipe: _Recipe, index: int, params: FloatArray, start: FloatArray, dtype: npt.DTypeLike
+    recipe: _Recipe, params: FloatArray, start: FloatArray, dtype: npt.DTypeLike
 ) -> npt.NDArray[np.floating[Any]]:
     """Solve one sample and return its concentrations, (times, resolution, resolution, variables)."""
     equation = _Brusselator(recipe, params)
     state = np.concatenate([start, np.zeros((1, *start.shape[1:]))])
-    try:
-        frames = [
-            _coarsen(later[list(recipe.variables)], recipe.resolution, recipe.coarsening).astype(dtype)
-            for later in equation.states(state, recipe.times)
-        ]
-    except FieldDataError as error:
-        raise FieldDataError(f"Sample {index}: {error}") from error
+    frames = [
+        _coarsen(later[list(recipe.variables)], recipe.resolution, recipe.coarsening).astype(dtype)
+        for later in equation.states(state, recipe.times)
+    ]
     return np.moveaxis(np.stack(frames), 1, -1)
 
 

@@ -15,7 +15,7 @@ from sklearn.utils import Bunch
 from skop._typing import FloatArray, PathOrStr
 from skop.data import FieldSet
 from skop.data._file_guards import check_npz
-from skop.datasets._published import Subset, _check_positive_integer, _find_files
+from skop.datasets._published import Subset, _check_selection, _find_files, described
 from skop.datasets._published_arrays import LFS_START, as_fields
 from skop.exceptions import FieldDataError
 
@@ -77,6 +77,8 @@ def load_brusselator(
             0, 0.5, ..., 19, as in the published program.
         filenames : list of str
             File that was read.
+        protocol : dict
+            Published split and scaling, as of `load_darcy`.
         DESCR : str
             Description of the data.
     (X, y) : tuple of a FieldSet and an ndarray if ``return_X_y=True``
@@ -123,17 +125,11 @@ def load_brusselator(
     >>> data.X_train.grid_shape, data.X_train.shape, data.y_test.shape
     ((5, 2, 2), (3, 20, 1), (2, 5, 2, 2, 1))
     """
-    if subset not in ("all", "train", "test"):
-        raise ValueError(f"subset must be 'all', 'train' or 'test', got {subset!r}.")
-    if return_X_y and subset == "all":
-        raise ValueError("return_X_y=True needs subset='train' or 'test': (X, y) of both would lose the split.")
-    _check_positive_integer("subsample", subsample)
     sizes = {"train": n_train, "test": n_test}
-    for name, size in sizes.items():
-        if size is not None:
-            _check_positive_integer(f"n_{name}", size)
+    given = {f"n_{name}": size for name, size in sizes.items() if size is not None}
+    _check_selection(subset, return_X_y, subsample=subsample, **given)
     file = _find_files(path, {"all": _FILE}, _SOURCE)["all"]
-    data = Bunch(DESCR=_DESCR, filenames=[str(file)])
+    data = described("brusselator", {"all": file}, _DESCR)
     with _open(file) as archive:
         n_x, n_y = (_read_count(archive, key, file) for key in ("nx", "ny"))
         if n_x % subsample or n_y % subsample:

@@ -17,13 +17,21 @@ from sklearn.utils import Bunch
 
 from skop._jobs import workers_for
 from skop._typing import FloatArray, IntArray
-from skop.datasets._darcy import RandomState, _check_choice, _check_dtype, _check_integer, _check_real, _seed_sequence
 from skop.datasets._finite_elements import (
     assemble_stiffness,
     displacement_dofs,
     gradient_operator,
     import_fem,
     mean_at_points,
+)
+from skop.datasets._sampling import (
+    RandomState,
+    _check_choice,
+    _check_dtype,
+    _check_integer,
+    _check_real,
+    _check_rows,
+    _seed_sequence,
 )
 from skop.exceptions import FieldDataError
 
@@ -251,11 +259,7 @@ def _check_solid(n_cells: tuple[int, int, int], young_modulus: float, poisson_ra
 
 def _check_params(params: npt.ArrayLike, names: list[str]) -> FloatArray:
     """Return parameters of the caller as floats, (n, p); raise FieldDataError if they are not fit."""
-    rows = np.asarray(params, dtype=np.float64)
-    if rows.ndim != 2 or len(rows) == 0 or rows.shape[1] != len(names):
-        raise FieldDataError(f"params must have the shape (n, {len(names)}) for {', '.join(names)}, got {rows.shape}.")
-    if not np.isfinite(rows).all():
-        raise FieldDataError("params must be finite.")
+    rows = _check_rows(params, len(names), f" for {', '.join(names)}")
     for name, column in zip(names, rows.T, strict=True):
         if name in GEOMETRY_NAMES and not (column > 0).all():
             raise FieldDataError(f"params: {name} must be above 0, got {column.min():g}.")

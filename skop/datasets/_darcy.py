@@ -9,29 +9,33 @@ modes, K modes per side, s stride between the solver's points and those returned
 """
 
 from dataclasses import dataclass
-from functools import cache
-from math import erf, exp, isfinite, pi, sqrt
-from numbers import Integral, Real
+from functools import cache, partial
+from math import erf, exp, pi, sqrt
 from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
-from joblib import Parallel, delayed
 from scipy.fft import dctn, dstn
 from scipy.integrate import quad
 from scipy.interpolate import make_interp_spline
-from sklearn.utils import check_random_state
 
-from skop._jobs import workers_for
 from skop._typing import FloatArray
 from skop.data import FieldSet
 from skop.datasets._fractal_darcy import LOG_DEVIATION, FluxSystem, draw_factor, draw_sources, fractal_deviations
+from skop.datasets._sampling import (
+    RandomState,
+    _check_choice,
+    _check_dtype,
+    _check_integer,
+    _check_real,
+    _seed_sequence,
+    make_samples,
+)
 from skop.exceptions import FieldDataError
 
 Coefficient = Literal["binary", "lognormal"]
 Placement = Literal["node", "cell_center"]
 Variant = Literal["fno", "pdebench", "fractal"]
-RandomState = int | np.random.RandomState | np.random.Generator | None
 
 #: Relative residual at which the linear solver stops: far below the rounding of float32 results.
 RELATIVE_TOLERANCE = 1e-10
@@ -270,40 +274,13 @@ def make_darcy(
     if n_points is not None and return_coords:
         raise ValueError("n_points gives FieldSets, which hold their coordinates: leave return_coords out.")
     seeds = _seed_sequence(random_state).spawn(n_samples)
-    tasks = (delayed(_make_sample)(recipe, index, seed, dtype) for index, seed in enumerate(seeds))
-    # Threads are efficient because the transforms and sums release the interpreter lock, and no data are copied.
-    samples = Parallel(n_jobs=workers_for(n_jobs, n_samples), prefer="threads", verbose=verbose)(tasks)
+    samples = make_samples(partial(_make_sample, recipe, dtype=dtype), seeds, n_jobs, verbose)
     inputs, pressure = (np.stack(fields) for fields in zip(*samples, strict=True))
     if n_points is not None:
         return _at_random_points(inputs, pressure, recipe, seeds, dtype)
     if return_coords:
         return (_grid_coords(recipe).astype(dtype), inputs), pressure
     return inputs, pressure
-
-
-def _check_integer(name: str, value: Any, minimum: int) -> None:
-    """Raise unless `value` is an integer of at least `minimum`."""
-    if isinstance(value, bool) or not isinstance(value, Integral) or value < minimum:
-        raise ValueError(f"{name} must be an integer of at least {minimum}, got {value!r}.")
-
-
-def _check_real(name: str, value: Any, above: float = -np.inf) -> None:
-    """Raise unless `value` is a finite number greater than `above`."""
-    if isinstance(value, bool) or not isinstance(value, Real) or not isfinite(value) or value <= above:
-        limit = f" above {above:g}" if isfinite(above) else ""
-        raise ValueError(f"{name} must be a finite number{limit}, got {value!r}.")
-
-
-def _check_choice(name: str, value: Any, choices: tuple[str, ...]) -> None:
-    """Raise unless `value` is one of `choices`."""
-    if value not in choices:
-        raise ValueError(f"{name} must be one of {choices}, got {value!r}.")
-
-
-def _check_dtype(dtype: npt.DTypeLike) -> None:
-    """Raise unless `dtype` is float32 or float64."""
-    if np.dtype(dtype) not in (np.dtype(np.float32), np.dtype(np.float64)):
-        raise ValueError(f"dtype must be float32 or float64, got {np.dtype(dtype).name}.")
 
 
 def _check_recipe(recipe: _Recipe) -> None:
@@ -352,21 +329,7 @@ def _check_grids(recipe: _Recipe) -> None:
         )
 
 
-def _seed_sequence(random_state: RandomState) -> np.random.SeedSequence:
-    """Turn any accepted `random_state` into the root from which each sample's seed is spawned."""
-    if isinstance(random_state, Integral):
-        if random_state < 0:
-            raise ValueError(f"random_state must not be negative, got {random_state!r}.")
-        return np.random.SeedSequence(int(random_state))
-    if isinstance(random_state, np.random.Generator):
-        return np.random.SeedSequence(random_state.integers(2**32, size=4).tolist())
-    legacy = check_random_state(random_state)
-    return np.random.SeedSequence(legacy.randint(2**32, size=4, dtype=np.uint64).tolist())
-
-
-def _make_sample(
-    recipe: _Recipe, index: int, seed: np.random.SeedSequence, dtype: npt.DTypeLike
-) -> tuple[FloatArray, FloatArray]:
+def _make_sample(recipe: _Recipe, seed: np.random.SeedSequence, dtype: npt.DTypeLike) -> tuple[FloatArray, FloatArray]:
     """Draw one permeability, solve for its pressure, and return both on the coarse grid with a channel axis."""
     rng = np.random.default_rng(seed)
     forcing: FloatArray | float = recipe.forcing
@@ -383,10 +346,7 @@ def _make_sample(
         permeability = np.where(_gaussian_field(rng, recipe) >= 0, recipe.values[1], recipe.values[0])
     else:
         permeability = np.exp(_gaussian_field(rng, recipe))
-    try:
-        pressure = _solve_at(permeability, forcing, recipe)
-    except FieldDataError as error:
-        raise FieldDataError(f"Sample {index}: {error}") from error
+    pressure = _solve_at(permeability, forcing, recipe)
     every = slice(None, None, recipe.stride)
     inputs = [permeability, forcing] if isinstance(forcing, np.ndarray) else [permeability]
     returned = [np.stack(fields, axis=-1)[every, every].astype(dtype) for fields in (inputs, [pressure])]

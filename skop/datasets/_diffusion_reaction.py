@@ -12,18 +12,25 @@ discrete cosine transform of the second kind, whose modes have no flux at the bo
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from math import factorial
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from joblib import Parallel, delayed
 from scipy.fft import dctn, idctn
 
-from skop._jobs import workers_for
 from skop._typing import FloatArray
-from skop.datasets._darcy import RandomState, _check_dtype, _check_integer, _check_real, _seed_sequence
+from skop.datasets._sampling import (
+    RandomState,
+    _check_dtype,
+    _check_integer,
+    _check_least,
+    _check_real,
+    _seed_sequence,
+    make_samples,
+)
 from skop.datasets._shallow_water import Coarsening, _cell_coords, _check_grid, _coarsen, _frame_times
 from skop.exceptions import FieldDataError
 
@@ -162,9 +169,7 @@ def make_diffusion_reaction(
     _check_recipe(recipe)
     _check_dtype(dtype)
     seeds = _seed_sequence(random_state).spawn(n_samples)
-    tasks = (delayed(_make_sample)(recipe, index, seed, dtype) for index, seed in enumerate(seeds))
-    # The transforms release the interpreter lock, so threads scale and copy nothing.
-    frames = np.stack(Parallel(n_jobs=workers_for(n_jobs, n_samples), prefer="threads", verbose=verbose)(tasks))
+    frames = np.stack(make_samples(partial(_make_sample, recipe, dtype=dtype), seeds, n_jobs, verbose))
     X, y = frames[..., : 2 * n_input], frames[..., 2 * n_input :]
     if return_coords:
         coords = _cell_coords(HALF_WIDTH, solver, resolution, coarsening)
@@ -179,27 +184,20 @@ def _check_recipe(recipe: _Recipe) -> None:
         raise ValueError(f"diffusion must be two coefficients, got {recipe.diffusion!r}.")
     for name, values in (("diffusion", recipe.diffusion), ("amplitude", (recipe.amplitude,))):
         for value in values:
-            _check_real(name, value)
-            if value < 0:
-                raise ValueError(f"{name} must be at least 0, got {value!r}.")
+            _check_least(name, value)
     _check_real("k", recipe.k)
     _check_real("tolerance", recipe.tolerance, above=0)
 
 
-def _make_sample(
-    recipe: _Recipe, index: int, seed: np.random.SeedSequence, dtype: npt.DTypeLike
-) -> npt.NDArray[np.floating[Any]]:
+def _make_sample(recipe: _Recipe, seed: np.random.SeedSequence, dtype: npt.DTypeLike) -> npt.NDArray[np.floating[Any]]:
     """Draw and solve one sample, (resolution, resolution, 2 frames)."""
     n_cells = recipe.solver_resolution
     noise = recipe.amplitude * np.random.default_rng(seed).standard_normal((2, n_cells, n_cells))
     equation = _Equation(n_cells, 2 * HALF_WIDTH / n_cells, recipe.diffusion, recipe.k, recipe.tolerance)
-    try:
-        frames = [
-            _coarsen(state, recipe.resolution, recipe.coarsening).astype(dtype)
-            for state in equation.states(noise, recipe.times)
-        ]
-    except FieldDataError as error:
-        raise FieldDataError(f"Sample {index}: {error}") from error
+    frames = [
+        _coarsen(state, recipe.resolution, recipe.coarsening).astype(dtype)
+        for state in equation.states(noise, recipe.times)
+    ]
     return np.moveaxis(np.concatenate(frames), 0, -1)
 
 

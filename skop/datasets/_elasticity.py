@@ -4,22 +4,28 @@ Notation: r void radius, theta angle about the middle of the cell, g Gaussian ra
 P points of a sample.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from joblib import Parallel, delayed
 from sklearn.utils import Bunch
 
-from skop._jobs import workers_for
 from skop._typing import FloatArray, IntArray
 from skop.data import FieldSet
-from skop.datasets._darcy import RandomState, _check_dtype, _check_integer, _check_real, _seed_sequence
 from skop.datasets._finite_elements import import_fem
 from skop.datasets._hyperelastic import Sheet, edge_load, von_mises
-from skop.exceptions import FieldDataError
+from skop.datasets._sampling import (
+    RandomState,
+    _check_dtype,
+    _check_integer,
+    _check_least,
+    _check_pair,
+    _check_real,
+    _seed_sequence,
+    make_samples,
+)
 
 #: Largest relative deviation of the numbers of points with `vary_points`.
 POINT_VARIATION = 0.25
@@ -177,8 +183,7 @@ def make_elasticity(
     _check_dtype(dtype)
     import_fem()
     seeds = _seed_sequence(random_state).spawn(n_samples)
-    tasks = (delayed(_make_sample)(recipe, index, seed) for index, seed in enumerate(seeds))
-    samples = Parallel(n_jobs=workers_for(n_jobs, n_samples), prefer="threads", verbose=verbose)(tasks)
+    samples = make_samples(partial(_make_sample, recipe), seeds, n_jobs, verbose)
     data = _collect(samples, recipe, np.dtype(dtype))
     if not return_X_y:
         return data
@@ -189,9 +194,7 @@ def make_elasticity(
 def _check_recipe(recipe: _Recipe) -> None:
     """Raise ValueError at the first setting outside its range."""
     for name in ("n_points", "radius_range", "moduli", "traction"):
-        value = getattr(recipe, name)
-        if not isinstance(value, Sequence) or len(value) != 2:
-            raise ValueError(f"{name} must be two numbers, got {value!r}.")
+        _check_pair(name, getattr(recipe, name))
     around, across = recipe.n_points
     _check_integer("n_points[0]", around, 8)
     _check_integer("n_points[1]", across, 3)
@@ -206,22 +209,17 @@ def _check_recipe(recipe: _Recipe) -> None:
     _check_real("decay", recipe.decay, above=0)
     _check_integer("n_modes", recipe.n_modes, 0)
     _check_real("moduli[0]", recipe.moduli[0], above=0)
-    _check_real("moduli[1]", recipe.moduli[1])
-    if recipe.moduli[1] < 0:
-        raise ValueError(f"moduli[1] must not be negative, got {recipe.moduli[1]!r}.")
+    _check_least("moduli[1]", recipe.moduli[1])
     for component in recipe.traction:
         _check_real("traction", component)
 
 
-def _make_sample(recipe: _Recipe, index: int, seed: np.random.SeedSequence) -> dict[str, Any]:
+def _make_sample(recipe: _Recipe, seed: np.random.SeedSequence) -> dict[str, Any]:
     """Draw one void, solve for the sheet around it, and return its arrays by name."""
     void_rng, mesh_rng = (np.random.default_rng(child) for child in seed.spawn(2))
     coefficients = void_rng.standard_normal(2 * recipe.n_modes + 1)
     around, across = _vary(recipe.n_points, mesh_rng) if recipe.vary_points else recipe.n_points
-    try:
-        arrays = _solve_cell(coefficients, (around, across), recipe)
-    except FieldDataError as error:
-        raise FieldDataError(f"Sample {index}: {error}") from error
+    arrays = _solve_cell(coefficients, (around, across), recipe)
     cells = _quadrilaterals(around, across)
     if recipe.shuffle_points:
         order = mesh_rng.permutation(around * across)

@@ -13,7 +13,7 @@ from scipy.special import ndtr
 from skop._typing import FloatArray
 from skop.data import FieldSet
 from skop.datasets._cantilever import _check_ranges, _draw
-from skop.datasets._darcy import RandomState, _check_dtype, _check_integer, _check_real
+from skop.datasets._sampling import RandomState, _check_dtype, _check_integer, _check_real, _check_rows
 from skop.exceptions import FieldDataError
 
 #: Lowest and highest value of each drawn parameter; rates and volatility a year, maturity in years.
@@ -153,11 +153,7 @@ def _check_spot(spot: tuple[float, float]) -> None:
 
 def _check_params(params: npt.ArrayLike) -> FloatArray:
     """Return parameters of the caller as floats, (n, 6); raise FieldDataError if they are not fit."""
-    rows = np.asarray(params, dtype=np.float64)
-    if rows.ndim != 2 or len(rows) == 0 or rows.shape[1] != len(NAMES):
-        raise FieldDataError(f"params must have the shape (n, {len(NAMES)}) for {', '.join(NAMES)}, got {rows.shape}.")
-    if not np.isfinite(rows).all():
-        raise FieldDataError("params must be finite.")
+    rows = _check_rows(params, len(NAMES), f" for {', '.join(NAMES)}")
     columns = dict(zip(NAMES, rows.T, strict=True))
     for name in POSITIVE:
         if not (columns[name] > 0).all():

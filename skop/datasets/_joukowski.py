@@ -1,6 +1,6 @@
-"""Potential flow past Joukowski aerofoils in closed form: pressure and velocity on the surface or around it.
+"""Potential flow past Joukowski airfoils in closed form: pressure and velocity on the surface or around it.
 
-Notation: zeta plane of the circle, z = zeta + 1 / zeta plane of the aerofoil before its chord is scaled to 1, zeta_0
+Notation: zeta plane of the circle, z = zeta + 1 / zeta plane of the airfoil before its chord is scaled to 1, zeta_0
 centre and R radius of the circle through the trailing edge zeta = 1, alpha angle of attack, beta angle of the trailing
 edge below the centre, G clockwise circulation.
 """
@@ -15,7 +15,7 @@ import numpy.typing as npt
 from skop._typing import FloatArray
 from skop.data import FieldSet
 from skop.datasets._cantilever import _check_ranges, _draw
-from skop.datasets._darcy import RandomState, _check_choice, _check_dtype, _check_integer, _check_real
+from skop.datasets._sampling import RandomState, _check_choice, _check_dtype, _check_integer, _check_real, _check_rows
 from skop.exceptions import FieldDataError
 
 #: Lowest and highest value of each parameter: degrees, and parts of the chord.
@@ -36,10 +36,10 @@ def make_joukowski(
     random_state: RandomState = None,
     dtype: npt.DTypeLike = np.float32,
 ) -> tuple[FloatArray, FieldSet]:
-    """Generate flows past aerofoils: angle of attack (and shape) as inputs, pressure and velocity as targets.
+    """Generate flows past airfoils: angle of attack (and shape) as inputs, pressure and velocity as targets.
 
     The flow past a circle, of speed 1 far away and with the circulation at which it leaves the trailing edge smoothly
-    (Kutta's condition), is carried to an aerofoil by Joukowski's map ``z = zeta + 1 / zeta`` [1]_. All values are
+    (Kutta's condition), is carried to an airfoil by Joukowski's map ``z = zeta + 1 / zeta`` [1]_. All values are
     exact to rounding. The pressure has a steep peak at the nose, that grows and moves with the angle.
 
     Parameters
@@ -47,12 +47,12 @@ def make_joukowski(
     n_samples : int, default=100
         Number of samples n, at least 1. Not used if `params` are given.
     geometry : {"fixed", "varied"}, default="fixed"
-        Geometry of the aerofoils. ``"fixed"``: only the angle varies; thickness and camber are the middles of their
+        Geometry of the airfoils. ``"fixed"``: only the angle varies; thickness and camber are the middles of their
         ranges, and all samples share their coordinates. ``"varied"``: all three vary, so that every sample has its own
         coordinates.
     n_points : tuple of two ints, default=(128, 1)
-        Number of points around the aerofoil, at least 8, and from it outwards, at least 1. A single one outwards gives
-        the surface alone; more give a grid that fits the aerofoil.
+        Number of points around the airfoil, at least 8, and from it outwards, at least 1. A single one outwards gives
+        the surface alone; more give a grid that fits the airfoil.
     ranges : mapping of str to (low, high), default=None
         Ranges that replace the default ones, by parameter: ``angle`` (-4, 12), in degrees; ``thickness`` (0.08, 0.16),
         above 0, and ``camber`` (0, 0.04), parts of the chord, both to first order.
@@ -85,19 +85,19 @@ def make_joukowski(
     See Also
     --------
     make_wake : Flow behind a bluff body, as a function of time.
-    make_airfoil : Transonic flows past aerofoils.
+    make_airfoil : Transonic flows past airfoils.
 
     Notes
     -----
     The circle has its centre at ``zeta_0 = -e + i m``, with e the thickness over 1.299 and m twice the camber, and
     passes through ``zeta = 1``. Its velocity is ``exp(-i alpha) - R**2 exp(i alpha) / (zeta - zeta_0)**2 + i G /
-    (2 pi (zeta - zeta_0))``, with ``G = 4 pi R sin(alpha + beta)``, and that of the aerofoil is this over
+    (2 pi (zeta - zeta_0))``, with ``G = 4 pi R sin(alpha + beta)``, and that of the airfoil is this over
     ``dz / dzeta = 1 - zeta**-2``. The lift coefficient is ``2 G / chord`` with the chord in the z plane,
     ``3 + 2 e + 1 / (1 + 2 e)``.
 
     References
     ----------
-    .. [1] H. Glauert, "The Elements of Aerofoil and Airscrew Theory", 2nd ed. (1947), chapters VI and VII.
+    .. [1] H. Glauert, "The Elements of Airfoil and Airscrew Theory", 2nd ed. (1947), chapters VI and VII.
 
     Examples
     --------
@@ -111,7 +111,7 @@ def make_joukowski(
     """
     _check_choice("geometry", geometry, ("fixed", "varied"))
     if np.shape(n_points) != (2,):
-        raise ValueError(f"n_points must be two integers, around the aerofoil and outwards, got {n_points!r}.")
+        raise ValueError(f"n_points must be two integers, around the airfoil and outwards, got {n_points!r}.")
     for number, least in zip(n_points, (8, 1), strict=True):
         _check_integer("n_points", number, least)
     limits = _check_ranges(ranges, RANGES, ("thickness",))
@@ -134,18 +134,14 @@ def make_joukowski(
 
 def _check_params(params: npt.ArrayLike, names: list[str]) -> FloatArray:
     """Return parameters of the caller as floats, (n, p); raise FieldDataError if they are not fit."""
-    rows = np.asarray(params, dtype=np.float64)
-    if rows.ndim != 2 or len(rows) == 0 or rows.shape[1] != len(names):
-        raise FieldDataError(f"params must have the shape (n, {len(names)}) for {', '.join(names)}, got {rows.shape}.")
-    if not np.isfinite(rows).all():
-        raise FieldDataError("params must be finite.")
+    rows = _check_rows(params, len(names), f" for {', '.join(names)}")
     if len(names) > 1 and not (rows[:, 1] > 0).all():
         raise FieldDataError(f"params: thickness must be above 0, got {rows[:, 1].min():g}.")
     return rows
 
 
 def _flow(parameters: FloatArray, n_points: tuple[int, int], far_radius: float) -> tuple[FloatArray, FloatArray]:
-    """Coordinates (*grid, 2) and values (*grid, 3) of one aerofoil; the surface has one axis."""
+    """Coordinates (*grid, 2) and values (*grid, 3) of one airfoil; the surface has one axis."""
     angle, thickness, camber = parameters
     left, alpha = thickness / _THICKNESS_RATE, np.deg2rad(angle)
     centre = complex(-left, camber / _CAMBER_RATE)

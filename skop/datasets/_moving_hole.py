@@ -12,7 +12,15 @@ import numpy.typing as npt
 
 from skop._typing import FloatArray
 from skop.data import FieldSet
-from skop.datasets._darcy import RandomState, _check_choice, _check_dtype, _check_integer, _check_real, _seed_sequence
+from skop.datasets._sampling import (
+    RandomState,
+    _check_choice,
+    _check_dtype,
+    _check_integer,
+    _check_real,
+    _check_rows,
+    _seed_sequence,
+)
 from skop.exceptions import FieldDataError
 
 #: Size of the first term of the series that is left out.
@@ -138,11 +146,7 @@ def make_moving_hole(
 
 def _check_params(params: npt.ArrayLike, radius: float) -> FloatArray:
     """Return positions of the caller as floats, (n, 2); raise FieldDataError if they are not fit."""
-    rows = np.asarray(params, dtype=np.float64)
-    if rows.ndim != 2 or len(rows) == 0 or rows.shape[1] != 2:
-        raise FieldDataError(f"params must have the shape (n, 2), got {rows.shape}.")
-    if not np.isfinite(rows).all():
-        raise FieldDataError("params must be finite.")
+    rows = _check_rows(params, 2)
     farthest = np.linalg.norm(rows, axis=1).max()
     if farthest + radius >= 1:
         raise FieldDataError(f"params: a hole of radius {radius:g} leaves the unit disc, {farthest:g} from 0.")

@@ -19,7 +19,15 @@ from joblib import Parallel, delayed
 
 from skop._jobs import workers_for
 from skop._typing import FloatArray
-from skop.datasets._darcy import RandomState, _check_choice, _check_dtype, _check_integer, _check_real, _seed_sequence
+from skop.datasets._sampling import (
+    RandomState,
+    _check_choice,
+    _check_dtype,
+    _check_integer,
+    _check_least,
+    _check_real,
+    _seed_sequence,
+)
 from skop.exceptions import FieldDataError
 
 Method = Literal["rk4", "euler"]
@@ -212,13 +220,6 @@ def make_navier_stokes(
         axis = (np.arange(resolution) / resolution).astype(dtype)
         return (np.stack(np.meshgrid(axis, axis, indexing="ij"), axis=-1), X), y
     return X, y
-
-
-def _check_least(name: str, value: Any) -> None:
-    """Raise unless `value` is a finite number of at least 0."""
-    _check_real(name, value)
-    if value < 0:
-        raise ValueError(f"{name} must be at least 0, got {value!r}.")
 
 
 def _check_recipe(recipe: _Recipe) -> None:

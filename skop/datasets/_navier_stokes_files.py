@@ -6,7 +6,7 @@ import numpy as np
 from sklearn.utils import Bunch
 
 from skop._typing import FloatArray, PathOrStr
-from skop.datasets._published import Subset, _check_positive_integer, _find_files, _read_mat_variable
+from skop.datasets._published import Subset, _check_selection, _find_files, _read_mat_variable, described
 from skop.exceptions import FieldDataError
 
 _FILE = "NavierStokes_V1e-5_N1200_T20.mat"
@@ -69,6 +69,8 @@ def load_navier_stokes(
             ``coords[i, j] = (i, j) / m``, positions in the periodic unit square.
         filenames : list of str
             File that was read.
+        protocol : dict
+            Published split and scaling, as of `load_darcy`.
         DESCR : str
             Description of the data.
     (X, y) : tuple of two ndarrays if ``return_X_y=True``
@@ -107,20 +109,15 @@ def load_navier_stokes(
     >>> data.X_train.shape, data.y_train.shape, data.X_test.shape
     ((2, 8, 8, 3), (2, 8, 8, 2), (1, 8, 8, 3))
     """
-    if subset not in ("all", "train", "test"):
-        raise ValueError(f"subset must be 'all', 'train' or 'test', got {subset!r}.")
-    if return_X_y and subset == "all":
-        raise ValueError("return_X_y=True needs subset='train' or 'test': (X, y) of both would lose the split.")
-    sizes = {"subsample": subsample, "n_input": n_input, "n_output": n_output, "n_train": n_train, "n_test": n_test}
-    for name, number in sizes.items():
-        _check_positive_integer(name, number)
+    counts = {"subsample": subsample, "n_input": n_input, "n_output": n_output, "n_train": n_train, "n_test": n_test}
+    _check_selection(subset, return_X_y, **counts)
     file = _find_files(path, {"all": _FILE}, _SOURCE)["all"]
     vorticity = _read_vorticity(file, n_input + n_output, subsample)
     wanted = {name: (n_train, n_test)[name == "test"] for name in ("train", "test") if subset in ("all", name)}
     if sum(wanted.values()) > len(vorticity):
         asked = " and ".join(f"{count} to {name}" for name, count in wanted.items())
         raise FieldDataError(f"{file} holds {len(vorticity)} samples; asked for {asked}. Lower n_train or n_test.")
-    data = Bunch(DESCR=_DESCR, filenames=[str(file)], coords=_periodic_square(vorticity.shape[1]))
+    data = described("navier_stokes", {"all": file}, _DESCR, coords=_periodic_square(vorticity.shape[1]))
     for name, count in wanted.items():
         part = vorticity[:count] if name == "train" else vorticity[-count:]
         fields = np.ascontiguousarray(part, dtype=np.float32)

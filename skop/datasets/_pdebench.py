@@ -17,8 +17,9 @@ from skop._optional import import_optional
 from skop._typing import FloatArray, IntArray, PathOrStr
 from skop.data import FieldSet
 from skop.data._file_guards import check_hdf5_link, hdf5_array
-from skop.datasets._published import Subset, _check_positive_integer, _find_files
+from skop.datasets._published import Subset, _find_files
 from skop.datasets._published_arrays import LFS_START, Selection
+from skop.datasets._sampling import _check_integer
 from skop.exceptions import FieldDataError
 
 _DARCY_FILE = "2D_DarcyFlow_beta1.0_Train.hdf5"
@@ -98,6 +99,8 @@ def load_pdebench_darcy(
             Centres of the cells, as the file gives them.
         filenames : list of str
             The file.
+        protocol : dict
+            Published split and scaling, as of `load_darcy`.
         DESCR : str
             What the data are.
     (X, y) : tuple of two FieldSets if ``return_X_y=True``
@@ -143,7 +146,7 @@ def load_pdebench_darcy(
     FieldSet(2 samples, 16 points in 2-D, grid 4x4, 1 channels) (2, 16, 1)
     """
     selection = Selection(subset, n_train, n_test, return_X_y)
-    _check_positive_integer("subsample", subsample)
+    _check_integer("subsample", subsample, 1)
     file = _find_files(path, {"all": _DARCY_FILE}, _DARCY_SOURCE)["all"]
     with _open(file) as opened:
         keys = ("nu", "tensor", "x-coordinate", "y-coordinate")
@@ -162,7 +165,7 @@ def load_pdebench_darcy(
             data[f"{letter}_{name}"] = FieldSet(
                 coords, _StoredFields(file, key, range(n_samples)[samples], coords.shape[:2], subsample)
             )
-    return selection.result(data, {"all": file}, _DARCY_DESCR)
+    return selection.result("pdebench_darcy", data, {"all": file}, _DARCY_DESCR)
 
 
 def load_pdebench_shallow_water(
@@ -214,6 +217,8 @@ def load_pdebench_shallow_water(
             Times of the frames, as the file gives them.
         filenames : list of str
             The file.
+        protocol : dict
+            Published split and scaling, as of `load_darcy`.
         DESCR : str
             What the data are.
     (X, y) : tuple of two FieldSets if ``return_X_y=True``
@@ -265,7 +270,7 @@ def load_pdebench_shallow_water(
     selection = Selection(subset, n_train, n_test, return_X_y)
     file = _find_files(path, {"all": _WATER_FILE}, _WATER_SOURCE)["all"]
     data = _load_trajectories(file, selection, _Frames(n_input, n_output, subsample, 1))
-    return selection.result(data, {"all": file}, _WATER_DESCR)
+    return selection.result("pdebench_shallow_water", data, {"all": file}, _WATER_DESCR)
 
 
 def load_pdebench_diffusion_reaction(
@@ -329,7 +334,7 @@ def load_pdebench_diffusion_reaction(
     selection = Selection(subset, n_train, n_test, return_X_y)
     file = _find_files(path, {"all": _REACTION_FILE}, _REACTION_SOURCE)["all"]
     data = _load_trajectories(file, selection, _Frames(n_input, n_output, subsample, 2))
-    return selection.result(data, {"all": file}, _REACTION_DESCR)
+    return selection.result("pdebench_diffusion_reaction", data, {"all": file}, _REACTION_DESCR)
 
 
 @dataclass(frozen=True)
@@ -343,7 +348,7 @@ class _Frames:
 
     def __post_init__(self) -> None:
         for name in ("n_input", "n_output", "subsample"):
-            _check_positive_integer(name, getattr(self, name))
+            _check_integer(name, getattr(self, name), 1)
 
     @property
     def slices(self) -> Mapping[str, slice]:

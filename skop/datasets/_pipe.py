@@ -4,23 +4,28 @@ Notation: x along the pipe, eta in [-1/2, 1/2] across it, c(x) height of the cen
 along and across.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from joblib import Parallel, delayed
 from scipy.interpolate import CubicHermiteSpline
 from sklearn.utils import Bunch
 
-from skop._jobs import workers_for
 from skop._typing import FloatArray, IntArray
 from skop.data import FieldSet
-from skop.datasets._darcy import RandomState, _check_dtype, _check_integer, _check_real, _seed_sequence
 from skop.datasets._finite_elements import import_fem
+from skop.datasets._sampling import (
+    RandomState,
+    _check_dtype,
+    _check_integer,
+    _check_pair,
+    _check_real,
+    _seed_sequence,
+    make_samples,
+)
 from skop.datasets._steady_flow import SteadyFlow
-from skop.exceptions import FieldDataError
 
 #: Cubic pieces of the centreline.
 N_PIECES = 4
@@ -84,12 +89,8 @@ def make_pipe(
         Kinematic viscosity, above 0: the reciprocal of the Reynolds number of the width and the peak at the inlet.
     random_state : int, RandomState, Generator or None, default=None
         Seed. The centreline of sample i depends on the seed, i and the two ranges only.
-    n_jobs : int, default=None
-        Number of threads of joblib, -1 for all processors. The result does not depend on it.
-    verbose : int, default=0
-        Progress reports of joblib; 0 prints nothing.
-    dtype : dtype, default=numpy.float32
-        Data type of the result, float32 or float64. The solver works in float64.
+    n_jobs, verbose, dtype : as in `make_elasticity`
+        Number of threads, progress reports and data type of the result, with the same defaults.
     return_X_y : bool, default=True
         Whether to return ``(X, y)``; False returns a Bunch with both velocities, the pressure and the centreline.
 
@@ -161,8 +162,7 @@ def make_pipe(
     _check_dtype(dtype)
     import_fem()
     seeds = _seed_sequence(random_state).spawn(n_samples)
-    tasks = (delayed(_make_sample)(recipe, index, seed, dtype) for index, seed in enumerate(seeds))
-    samples = Parallel(n_jobs=workers_for(n_jobs, n_samples), prefer="threads", verbose=verbose)(tasks)
+    samples = make_samples(partial(_make_sample, recipe, dtype=dtype), seeds, n_jobs, verbose)
     data = Bunch(DESCR=_DESCR, **{name: np.stack([sample[name] for sample in samples]) for name in samples[0]})
     return (FieldSet(data.coords), data.velocity[..., :1].copy()) if return_X_y else data
 
@@ -170,9 +170,7 @@ def make_pipe(
 def _check_recipe(recipe: _Recipe) -> None:
     """Raise ValueError at the first setting outside its range."""
     for name in ("n_points", "height_range", "slope_range"):
-        value = getattr(recipe, name)
-        if not isinstance(value, Sequence) or len(value) != 2:
-            raise ValueError(f"{name} must be two numbers, got {value!r}.")
+        _check_pair(name, getattr(recipe, name))
     along, across = recipe.n_points
     _check_integer("n_points[0]", along, 9)
     _check_integer("n_points[1]", across, 3)
@@ -188,17 +186,12 @@ def _check_recipe(recipe: _Recipe) -> None:
     _check_real("viscosity", recipe.viscosity, above=0)
 
 
-def _make_sample(
-    recipe: _Recipe, index: int, seed: np.random.SeedSequence, dtype: npt.DTypeLike
-) -> dict[str, FloatArray]:
+def _make_sample(recipe: _Recipe, seed: np.random.SeedSequence, dtype: npt.DTypeLike) -> dict[str, FloatArray]:
     """Draw one centreline, solve for the flow, and return its arrays by name."""
     rng = np.random.default_rng(seed)
     heights = np.append(0.0, rng.uniform(*recipe.height_range, N_PIECES))
     slopes = rng.uniform(*recipe.slope_range, N_PIECES + 1)
-    try:
-        arrays = _solve_pipe(heights, slopes, recipe)
-    except FieldDataError as error:
-        raise FieldDataError(f"Sample {index}: {error}") from error
+    arrays = _solve_pipe(heights, slopes, recipe)
     arrays |= {"heights": heights, "slopes": slopes}
     return {name: array.astype(dtype) for name, array in arrays.items()}
 

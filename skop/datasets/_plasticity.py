@@ -3,22 +3,30 @@
 Notation: L and H length and height of the block, x along it and y up, i points along it and j points across it.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
-from joblib import Parallel, delayed
 from scipy.interpolate import CubicSpline, PPoly
 from sklearn.utils import Bunch
 
-from skop._jobs import workers_for
 from skop._typing import FloatArray
 from skop.data import FieldSet
-from skop.datasets._darcy import RandomState, _check_choice, _check_dtype, _check_integer, _check_real, _seed_sequence
 from skop.datasets._elastoplastic import Material, Sheet
 from skop.datasets._finite_elements import import_fem
+from skop.datasets._sampling import (
+    RandomState,
+    _check_choice,
+    _check_dtype,
+    _check_integer,
+    _check_least,
+    _check_pair,
+    _check_real,
+    _seed_sequence,
+    make_samples,
+)
 from skop.datasets._solid_files import _unit_grid
 from skop.exceptions import FieldDataError
 
@@ -124,12 +132,8 @@ def make_plasticity(
         Whether the base of the block slides on its support without friction, or does not move.
     random_state : int, RandomState, Generator or None, default=None
         Seed. The shape of the die of sample i depends on the seed, i and `n_knots` only.
-    n_jobs : int, default=None
-        Number of threads of joblib, -1 for all processors. The result does not depend on it.
-    verbose : int, default=0
-        Progress reports of joblib; 0 prints nothing.
-    dtype : dtype, default=numpy.float32
-        Data type of the result, float32 or float64. The solver works in float64.
+    n_jobs, verbose, dtype : as in `make_elasticity`
+        Number of threads, progress reports and data type of the result, with the same defaults.
     return_X_y : bool, default=True
         Whether to return ``(X, y)``; False returns a Bunch with arrays as in the published file.
 
@@ -213,8 +217,7 @@ def make_plasticity(
     _check_dtype(dtype)
     import_fem()
     seeds = _seed_sequence(random_state).spawn(n_samples)
-    tasks = (delayed(_make_sample)(recipe, index, seed, dtype) for index, seed in enumerate(seeds))
-    samples = Parallel(n_jobs=workers_for(n_jobs, n_samples), prefer="threads", verbose=verbose)(tasks)
+    samples = make_samples(partial(_make_sample, recipe, dtype=dtype), seeds, n_jobs, verbose)
     profile, response = (np.stack(arrays) for arrays in zip(*samples, strict=True))
     coords = _unit_grid(*n_points, False).astype(dtype)
     if return_X_y:
@@ -227,9 +230,7 @@ def make_plasticity(
 def _check_recipe(recipe: _Recipe) -> None:
     """Raise ValueError at the first setting outside its range."""
     for name in ("n_points", "size"):
-        value = getattr(recipe, name)
-        if not isinstance(value, Sequence) or len(value) != 2:
-            raise ValueError(f"{name} must be two numbers, got {value!r}.")
+        _check_pair(name, getattr(recipe, name))
     _check_integer("n_points[0]", recipe.n_points[0], 3)
     _check_integer("n_points[1]", recipe.n_points[1], 2)
     _check_integer("n_times", recipe.n_times, 2)
@@ -239,9 +240,7 @@ def _check_recipe(recipe: _Recipe) -> None:
     for name in ("rise", "die_speed", "duration", "young_modulus", "yield_stress", "density"):
         _check_real(name, getattr(recipe, name), above=0)
     for name in ("poisson_ratio", "hardening"):
-        _check_real(name, getattr(recipe, name))
-        if getattr(recipe, name) < 0:
-            raise ValueError(f"{name} must not be negative, got {getattr(recipe, name)!r}.")
+        _check_least(name, getattr(recipe, name))
     if recipe.poisson_ratio >= 0.5:
         raise ValueError(f"poisson_ratio must be below 0.5, got {recipe.poisson_ratio!r}.")
     _check_choice("base", recipe.base, ("sliding", "clamped"))
@@ -252,15 +251,13 @@ def _check_recipe(recipe: _Recipe) -> None:
         )
 
 
-def _make_sample(
-    recipe: _Recipe, index: int, seed: np.random.SeedSequence, dtype: npt.DTypeLike
-) -> tuple[FloatArray, FloatArray]:
+def _make_sample(recipe: _Recipe, seed: np.random.SeedSequence, dtype: npt.DTypeLike) -> tuple[FloatArray, FloatArray]:
     """Draw one die and return its profile (i,) and what it does to the block, (i, j, times, 4)."""
     die = _draw_die(recipe, np.random.default_rng(seed))
     try:
         displacement = _forge(recipe, die)
     except FieldDataError as error:
-        raise FieldDataError(f"Sample {index}: {error}. Raise hardening, or lower duration or die_speed.") from error
+        raise FieldDataError(f"{error}. Raise hardening, or lower duration or die_speed.") from error
     x, y = _axes(recipe)
     start = np.stack(np.meshgrid(x, y, indexing="ij"), axis=-1)[:, :, np.newaxis]
     # From left to right and from the base up, to right to left and down.

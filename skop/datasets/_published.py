@@ -1,9 +1,11 @@
 """Loaders of published data sets, from files that the user has downloaded.
 
-Nothing is downloaded here. Errors state which files are missing and where they are published.
+Nothing is downloaded here: `fetch_published` does that. Errors state which files are missing and where they are
+published.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from pathlib import Path
 from typing import Any, Literal
 
@@ -14,10 +16,39 @@ from sklearn.utils import Bunch
 from skop._optional import import_optional
 from skop._typing import FloatArray, PathOrStr
 from skop.data._file_guards import check_matlab, check_regular_file, hdf5_array, is_hdf5
+from skop.datasets._sampling import _check_integer
 from skop.exceptions import FieldDataError
 
 Subset = Literal["train", "test", "all"]
 
+
+def _scaled(**programs: tuple[str | None, str | None]) -> dict[str, dict[str, str | None]]:
+    """How the program of each network scales X and y."""
+    return {program: dict(zip("Xy", kinds, strict=True)) for program, kinds in programs.items()}
+
+
+_UNSCALED, _FULLY = (None, None), ("scalar", "scalar")
+#: What was published on the use of each set. Split: numbers of the samples in their file, None where files hold it.
+#: Scaling: by one mean and deviation of the training set ("scalar"), by those of each channel or point, by the range,
+#: or not at all (None). The other networks of the papers follow LaMO's program, and PDEBench's sets are MNO's.
+PROTOCOLS: dict[str, dict[str, Any]] = {
+    name: {"split": None if rows is None else dict(zip(("train", "test"), rows, strict=True)), "scaling": scaling}
+    for name, rows, scaling in (
+        ("airfoil", (range(1000), range(1000, 1200)), _scaled(LaMO=_UNSCALED)),
+        ("brusselator", None, _scaled(LNO=("range", "range"))),
+        ("darcy", (range(1000), range(200)), _scaled(LaMO=_FULLY)),
+        ("elasticity", (range(1000), range(1800, 2000)), _scaled(LaMO=(None, "scalar"))),
+        ("navier_stokes", (range(1000), range(1000, 1200)), _scaled(LaMO=_UNSCALED)),
+        ("pdebench_darcy", (range(9000), range(9000, 10000)),
+         _scaled(GNOT=_UNSCALED, Galerkin=_UNSCALED, OFormer=("point", "point"))),
+        *((f"pdebench_{name}", (range(900), range(900, 1000)),
+           _scaled(GNOT=(None, "scalar"), Galerkin=_FULLY, OFormer=_FULLY))
+          for name in ("diffusion_reaction", "shallow_water")),
+        ("pipe", (range(1000), range(1000, 1200)), _scaled(LaMO=("channel", "scalar"))),
+        ("plasticity", (range(900), range(907, 987)), _scaled(LaMO=("scalar", None))),
+        ("tissue", None, _scaled(IFNO=("point", "point"))),
+    )
+}  # fmt: skip
 _DARCY_FILES = {
     "train": "piececonst_r421_N1024_smooth1.mat",
     "test": "piececonst_r421_N1024_smooth2.mat",
@@ -81,6 +112,11 @@ def load_darcy(
             published generator places the values half a cell off, at ``(i + 1/2) / 421``.)
         filenames : list of str
             Files that were read.
+        protocol : dict
+            Published use of the data. ``"split"``: numbers of the samples in their file by subset, as ranges, or None
+            where the files hold the split. ``"scaling"``: by the name of a published program, how it scales X and y:
+            ``"scalar"`` by one mean and deviation of the training set, ``"channel"`` or ``"point"`` by those of each
+            channel or point, ``"range"`` to [-1, 1], None not at all. It does not depend on the other parameters.
         DESCR : str
             Description of the data.
     (X, y) : tuple of two ndarrays if ``return_X_y=True``
@@ -120,16 +156,11 @@ def load_darcy(
     >>> data.X_train.shape, data.y_train.shape, data.coords.shape
     ((2, 3, 3, 1), (2, 3, 3, 1), (3, 3, 2))
     """
-    if subset not in ("all", "train", "test"):
-        raise ValueError(f"subset must be 'all', 'train' or 'test', got {subset!r}.")
-    if return_X_y and subset == "all":
-        raise ValueError("return_X_y=True needs subset='train' or 'test': (X, y) of both would lose the split.")
-    for name, number in (("subsample", subsample), ("n_train", n_train), ("n_test", n_test)):
-        _check_positive_integer(name, number)
+    _check_selection(subset, return_X_y, subsample=subsample, n_train=n_train, n_test=n_test)
     sizes = {"train": n_train, "test": n_test}
     wanted = {name: _DARCY_FILES[name] for name in sizes if subset in ("all", name)}
     files = _find_files(path, wanted, _DARCY_SOURCE)
-    data = Bunch(DESCR=_DARCY_DESCR, filenames=[str(file) for file in files.values()])
+    data = described("darcy", files, _DARCY_DESCR)
     for name, file in files.items():
         data[f"X_{name}"], data[f"y_{name}"] = _read_darcy(file, sizes[name], subsample, f"n_{name}")
     if return_X_y:
@@ -183,10 +214,20 @@ def _unit_square(n_points: int) -> FloatArray:
     return np.stack(np.meshgrid(axis, axis, indexing="ij"), axis=-1)
 
 
-def _check_positive_integer(name: str, value: Any) -> None:
-    """Raise unless `value` is an integer of at least 1."""
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
-        raise ValueError(f"{name} must be an integer of at least 1, got {value!r}.")
+def described(name: str, files: Mapping[str, Path], description: str, **arrays: Any) -> Bunch:
+    """Arrays of a published set with its files, its protocol and its description."""
+    paths = [str(file) for file in files.values()]
+    return Bunch(**arrays, filenames=paths, protocol=deepcopy(PROTOCOLS[name]), DESCR=description)
+
+
+def _check_selection(subset: Any, return_X_y: bool, **counts: Any) -> None:
+    """Raise ValueError at the first option of a loader that is wrong; counts are integers of at least 1."""
+    if subset not in ("all", "train", "test"):
+        raise ValueError(f"subset must be 'all', 'train' or 'test', got {subset!r}.")
+    if return_X_y and subset == "all":
+        raise ValueError("return_X_y=True needs subset='train' or 'test': (X, y) of both would lose the split.")
+    for name, number in counts.items():
+        _check_integer(name, number, 1)
 
 
 def _find_files(path: PathOrStr | Sequence[PathOrStr], wanted: dict[str, str], source: str) -> dict[str, Path]:

@@ -10,15 +10,16 @@ from sklearn.utils import Bunch
 
 from skop._typing import FloatArray
 from skop.data import FieldSet
-from skop.datasets._published import Subset, _check_positive_integer
+from skop.datasets._published import Subset, _check_selection, described
 from skop.exceptions import FieldDataError
 
 #: First bytes of what Git LFS leaves in place of a large file that was not downloaded.
 LFS_START = b"version https://git-lfs"
-#: Where the four data sets of the paper can be had.
+#: Where the four data sets of the paper can be had, and what generates samples like them.
 GEO_FNO_SOURCE = (
     "The authors of arXiv:2207.05209 publish the files in "
-    "https://drive.google.com/drive/folders/1YBuaoTdOSr_qzaow-G-iwvbUI7fiUzu8 ."
+    "https://drive.google.com/drive/folders/1YBuaoTdOSr_qzaow-G-iwvbUI7fiUzu8 ; "
+    "skop.datasets.{} generates samples of the same kind."
 )
 
 
@@ -36,12 +37,7 @@ class Selection:
     first_test: int | None = None
 
     def __post_init__(self) -> None:
-        if self.subset not in ("all", "train", "test"):
-            raise ValueError(f"subset must be 'all', 'train' or 'test', got {self.subset!r}.")
-        if self.return_X_y and self.subset == "all":
-            raise ValueError("return_X_y=True needs subset='train' or 'test': (X, y) of both would lose the split.")
-        _check_positive_integer("n_train", self.n_train)
-        _check_positive_integer("n_test", self.n_test)
+        _check_selection(self.subset, self.return_X_y, n_train=self.n_train, n_test=self.n_test)
 
     def slices(self, available: int, file: Path) -> dict[str, slice]:
         """Slices of the subsets asked for.
@@ -74,11 +70,13 @@ class Selection:
             data[f"X_{name}"], data[f"y_{name}"] = inputs(samples), targets(samples)
         return data
 
-    def result(self, data: Bunch, files: Mapping[str, Path], description: str) -> Bunch | tuple[FieldSet, FloatArray]:
+    def result(
+        self, name: str, data: Bunch, files: Mapping[str, Path], description: str
+    ) -> Bunch | tuple[FieldSet, FloatArray]:
         """Return (X, y) of the one subset if asked for, and otherwise everything."""
         if self.return_X_y:
             return data[f"X_{self.subset}"], data[f"y_{self.subset}"]
-        return Bunch(**data, filenames=[str(file) for file in files.values()], DESCR=description)
+        return described(name, files, description, **data)
 
 
 def read_npy(file: Path, n_dims: int) -> np.ndarray[Any, Any]:

@@ -11,16 +11,24 @@ c = sqrt(g h) wave speed, l and r the states on the two sides of a face.
 """
 
 from dataclasses import dataclass
+from functools import partial
 from math import ceil, isfinite
 from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
-from joblib import Parallel, delayed
 
-from skop._jobs import workers_for
 from skop._typing import FloatArray
-from skop.datasets._darcy import RandomState, _check_choice, _check_dtype, _check_integer, _check_real, _seed_sequence
+from skop.datasets._sampling import (
+    RandomState,
+    _check_choice,
+    _check_dtype,
+    _check_integer,
+    _check_least,
+    _check_real,
+    _seed_sequence,
+    make_samples,
+)
 from skop.exceptions import FieldDataError
 
 Coarsening = Literal["subsample", "average"]
@@ -163,8 +171,7 @@ def make_shallow_water(
     _check_recipe(recipe)
     _check_dtype(dtype)
     seeds = _seed_sequence(random_state).spawn(n_samples)
-    tasks = (delayed(_make_sample)(recipe, index, seed, dtype) for index, seed in enumerate(seeds))
-    frames = np.stack(Parallel(n_jobs=workers_for(n_jobs, n_samples), prefer="threads", verbose=verbose)(tasks))
+    frames = np.stack(make_samples(partial(_make_sample, recipe, dtype=dtype), seeds, n_jobs, verbose))
     X, y = frames[..., :n_input], frames[..., n_input:]
     if return_coords:
         coords = _cell_coords(half_width, solver, resolution, coarsening)
@@ -198,9 +205,7 @@ def _check_recipe(recipe: _Recipe) -> None:
     _check_grid(recipe.resolution, recipe.solver_resolution, recipe.coarsening)
     for name in ("inner_depth", "gravity", "half_width"):
         _check_real(name, getattr(recipe, name), above=0)
-    _check_real("outer_depth", recipe.outer_depth)
-    if recipe.outer_depth < 0:
-        raise ValueError(f"outer_depth must be at least 0, got {recipe.outer_depth!r}.")
+    _check_least("outer_depth", recipe.outer_depth)
     if len(recipe.radius) != 2:
         raise ValueError(f"radius must be a smallest and a largest value, got {recipe.radius!r}.")
     for value in recipe.radius:
@@ -211,9 +216,7 @@ def _check_recipe(recipe: _Recipe) -> None:
         )
 
 
-def _make_sample(
-    recipe: _Recipe, index: int, seed: np.random.SeedSequence, dtype: npt.DTypeLike
-) -> npt.NDArray[np.floating[Any]]:
+def _make_sample(recipe: _Recipe, seed: np.random.SeedSequence, dtype: npt.DTypeLike) -> npt.NDArray[np.floating[Any]]:
     """Draw a dam, let it break, and return the depth on the coarse grid, (resolution, resolution, frames)."""
     low, high = recipe.radius
     radius = low + (high - low) * np.random.default_rng(seed).random()
@@ -230,10 +233,7 @@ def _make_sample(
     frames = []
     for number, time in enumerate(recipe.times):
         if number:
-            try:
-                state = water.advance(state, time - recipe.times[number - 1])
-            except FieldDataError as error:
-                raise FieldDataError(f"Sample {index}: {error}") from error
+            state = water.advance(state, time - recipe.times[number - 1])
         depth = _unfold(state[0], recipe.solver_resolution)
         frames.append(_coarsen(depth, recipe.resolution, recipe.coarsening).astype(dtype))
     return np.stack(frames, axis=-1)

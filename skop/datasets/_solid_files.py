@@ -66,6 +66,8 @@ def load_elasticity(
             Stress.
         filenames : list of str
             Files that were read.
+        protocol : dict
+            Published split and scaling, as of `load_darcy`.
         DESCR : str
             Description of the data.
     (X, y) : tuple of a FieldSet and an ndarray if ``return_X_y=True``
@@ -106,9 +108,7 @@ def load_elasticity(
     """
     selection = Selection(subset, n_train, n_test, return_X_y)
     wanted = {"XY": "Random_UnitCell_XY_10.npy", "sigma": "Random_UnitCell_sigma_10.npy"}
-    files = _find_files(
-        path, wanted, f"{GEO_FNO_SOURCE} skop.datasets.make_elasticity generates samples of the same kind."
-    )
+    files = _find_files(path, wanted, GEO_FNO_SOURCE.format("make_elasticity"))
     coords = np.moveaxis(read_npy(files["XY"], 3), -1, 0)
     stress = read_npy(files["sigma"], 2).T
     if coords.shape[2] != 2:
@@ -120,7 +120,7 @@ def load_elasticity(
         lambda samples: FieldSet(as_fields(coords[samples], files["XY"])),
         lambda samples: as_fields(stress[samples, :, np.newaxis], files["sigma"]),
     )
-    return selection.result(data, files, _ELASTICITY_DESCR)
+    return selection.result("elasticity", data, files, _ELASTICITY_DESCR)
 
 
 def load_plasticity(
@@ -139,8 +139,8 @@ def load_plasticity(
     path : path
         Folder that holds ``plas_N987_T20.mat``, directly or in a subfolder; or the file. MATLAB files of any
         version; 7.3 needs h5py. Reading the file takes about 3 GB of memory.
-    subset : {"all", "train", "test"}, default="all"
-        Subset to load.
+    subset, return_X_y : as in `load_elasticity`
+        Subset and form of the result, with the same defaults.
     n_train : int, default=900
         Number of training samples: the first ones.
     n_test : int, default=80
@@ -149,8 +149,6 @@ def load_plasticity(
         Whether to use the coordinates of the papers' programs. There, positions are numbered along the first axis and
         values along the second, so that on this grid of 101 x 31 points nearly every value has the position of another
         point. The published errors include this. The default uses the correct positions.
-    return_X_y : bool, default=False
-        Whether to return ``(X, y)`` of one subset instead of a Bunch; not possible with ``subset="all"``.
 
     Returns
     -------
@@ -169,6 +167,8 @@ def load_plasticity(
             ``j / 19``.
         filenames : list of str
             File that was read.
+        protocol : dict
+            Published split and scaling, as of `load_darcy`.
         DESCR : str
             Description of the data.
     (X, y) : tuple of a FieldSet and an ndarray if ``return_X_y=True``
@@ -176,12 +176,8 @@ def load_plasticity(
 
     Raises
     ------
-    ValueError
-        If an argument is outside its range.
-    FileNotFoundError
-        If the file is missing; the message says where it is published.
-    FieldDataError
-        If the file is damaged, lacks a variable, does not have the published layout, or holds too few samples.
+    ValueError, FileNotFoundError, FieldDataError
+        As `load_elasticity`.
 
     See Also
     --------
@@ -212,7 +208,7 @@ def load_plasticity(
     files = _find_files(
         path,
         {"data": "plas_N987_T20.mat"},
-        f"{GEO_FNO_SOURCE} skop.datasets.make_plasticity generates samples of the same kind.",
+        GEO_FNO_SOURCE.format("make_plasticity"),
     )
     file = files["data"]
     profile, response = _read_mat_array(file, "input", 2), _read_mat_array(file, "output", 5)
@@ -232,7 +228,7 @@ def load_plasticity(
     data = selection.read(selection.slices(len(profile), file), inputs, targets)
     data["coords"] = coords
     data["times"] = np.linspace(0, 1, n_times, dtype=np.float32)
-    return selection.result(data, files, _PLASTICITY_DESCR)
+    return selection.result("plasticity", data, files, _PLASTICITY_DESCR)
 
 
 def _read_mat_array(file: Path, key: str, n_dims: int) -> np.ndarray[Any, Any]:

@@ -74,6 +74,8 @@ def load_airfoil(
             The variables.
         filenames : list of str
             Files that were read.
+        protocol : dict
+            Published split and scaling, as of `load_darcy`.
         DESCR : str
             Description of the data.
     (X, y) : tuple of a FieldSet and an ndarray if ``return_X_y=True``
@@ -114,9 +116,11 @@ def load_airfoil(
     ((4, 3), (3, 12, 2), (2, 4, 3, 2))
     """
     selection = Selection(subset, n_train, n_test, return_X_y, _FIRST_TEST)
-    files = _find_files(path, {name: f"NACA_Cylinder_{name}.npy" for name in "XYQ"}, GEO_FNO_SOURCE)
+    files = _find_files(
+        path, {name: f"NACA_Cylinder_{name}.npy" for name in "XYQ"}, GEO_FNO_SOURCE.format("make_airfoil")
+    )
     data = _read_flow(files, selection, AIRFOIL_VARIABLES, variables)
-    return selection.result(data, files, _AIRFOIL_DESCR)
+    return selection.result("airfoil", data, files, _AIRFOIL_DESCR)
 
 
 def load_pipe(
@@ -138,40 +142,18 @@ def load_pipe(
     variables : sequence of str, default=("velocity_x",)
         Channels of y, of ``"velocity_x"``, ``"velocity_y"`` and ``"pressure"``. The papers predict the horizontal
         velocity. Only its place in the file is documented; the other two are in the usual order.
-    subset : {"all", "train", "test"}, default="all"
-        Subset to load.
-    n_train : int, default=1000
-        Number of training samples: the first ones, at most 1,000.
-    n_test : int, default=200
-        Number of test samples: those from number 1,000 on, whatever `n_train`.
-    return_X_y : bool, default=False
-        Whether to return ``(X, y)`` of one subset instead of a Bunch; not possible with ``subset="all"``.
+    subset, n_train, n_test, return_X_y : as in `load_airfoil`
+        Subset, numbers of samples and form of the result, with the same defaults.
 
     Returns
     -------
-    data : :class:`~sklearn.utils.Bunch`
-        With the keys
-
-        X_train, X_test : FieldSet of n_train or n_test samples, float32
-            Coordinates of the points of each sample, on a curvilinear grid of 129 x 129, which are the only input.
-            `coords` has the shape (n, 16641, 2). Only for the selected subsets.
-        y_train, y_test : ndarray of shape (n_train or n_test, 129, 129, len(variables)), float32
-            The variables.
-        filenames : list of str
-            Files that were read.
-        DESCR : str
-            Description of the data.
-    (X, y) : tuple of a FieldSet and an ndarray if ``return_X_y=True``
-        Inputs and targets of the subset.
+    data or (X, y) : as of `load_airfoil`
+        Positions on a curvilinear grid of 129 x 129 points, and the variables there.
 
     Raises
     ------
-    ValueError
-        If an argument is outside its range.
-    FileNotFoundError
-        If a file is missing; the message states what was searched for and where it is published.
-    FieldDataError
-        If a file is damaged, does not have the published layout, or holds too few samples.
+    ValueError, FileNotFoundError, FieldDataError
+        As `load_airfoil`.
 
     See Also
     --------
@@ -199,9 +181,9 @@ def load_pipe(
     ((4, 3), (2, 12, 2), (2, 4, 3, 1))
     """
     selection = Selection(subset, n_train, n_test, return_X_y, _FIRST_TEST)
-    files = _find_files(path, {name: f"Pipe_{name}.npy" for name in "XYQ"}, GEO_FNO_SOURCE)
+    files = _find_files(path, {name: f"Pipe_{name}.npy" for name in "XYQ"}, GEO_FNO_SOURCE.format("make_pipe"))
     data = _read_flow(files, selection, _PIPE_VARIABLES, variables)
-    return selection.result(data, files, _PIPE_DESCR)
+    return selection.result("pipe", data, files, _PIPE_DESCR)
 
 
 def check_variables(published: tuple[str, ...], variables: Sequence[str]) -> list[int]:

@@ -13,7 +13,7 @@ from sklearn.utils import Bunch
 
 from skop._typing import FloatArray, IntArray, PathOrStr
 from skop.data import FieldSet
-from skop.datasets._published import Subset, _check_positive_integer, _find_files, _read_mat_variable
+from skop.datasets._published import Subset, _check_selection, _find_files, _read_mat_variable, described
 from skop.datasets._published_arrays import as_fields
 from skop.exceptions import FieldDataError
 
@@ -103,6 +103,8 @@ def load_tissue(
             ``coords[i, j] = 5.5 * (i, j) / 20``, as in the published program, which does not state the unit.
         filenames : list of str
             Files that were read.
+        protocol : dict
+            Published split and scaling, as of `load_darcy`.
         DESCR : str
             Description of the data.
     (X, y) : tuple of a FieldSet and an ndarray if ``return_X_y=True``
@@ -147,10 +149,8 @@ def load_tissue(
     >>> X.shape, y.shape  # the samples 0 and 3 have no previous step
     ((2, 16, 4), (2, 4, 4, 2))
     """
-    if subset not in ("all", "train", "test"):
-        raise ValueError(f"subset must be 'all', 'train' or 'test', got {subset!r}.")
-    if return_X_y and subset == "all":
-        raise ValueError("return_X_y=True needs subset='train' or 'test': (X, y) of both would lose the split.")
+    sizes = {"train": n_train, "test": n_test}
+    _check_selection(subset, return_X_y, **{f"n_{name}": size for name, size in sizes.items() if size is not None})
     if study not in (1, 2, 3, 4):
         raise ValueError(f"study must be 1, 2, 3 or 4, got {study!r}.")
     if previous != (sequence_starts is not None):
@@ -158,10 +158,6 @@ def load_tissue(
             "previous=True and sequence_starts need each other: the samples without a previous step are not published "
             f"in full, got previous={previous!r} and sequence_starts={sequence_starts!r}."
         )
-    sizes = {"train": n_train, "test": n_test}
-    for name, size in sizes.items():
-        if size is not None:
-            _check_positive_integer(f"n_{name}", size)
     files = _find_files(path, {"u": _FILE} | (_INDEX_FILES if study == 1 else {}), _SOURCE)
     displacement = _read_displacement(files["u"])
     split = _read_lists(files, len(displacement)) if study == 1 else _study(study, len(displacement), files["u"])
@@ -169,7 +165,7 @@ def load_tissue(
     n_side = displacement.shape[2]
     axis = np.linspace(0, _SIDE, n_side, dtype=np.float32)
     coords = np.stack(np.meshgrid(axis, axis, indexing="ij"), axis=-1)
-    data = Bunch(DESCR=_DESCR, filenames=[str(file) for file in files.values()], coords=coords)
+    data = described("tissue", files, _DESCR, coords=coords)
     for name in (name for name in sizes if subset in ("all", name)):
         numbers, wanted = split[name], sizes[name]
         numbers = numbers[~np.isin(numbers, starts)]

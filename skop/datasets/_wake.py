@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from skop._typing import FloatArray
 from skop.data import FieldSet
-from skop.datasets._darcy import RandomState, _check_dtype, _check_integer, _check_real, _seed_sequence
+from skop.datasets._sampling import RandomState, _check_dtype, _check_integer, _check_real, _seed_sequence
 from skop.exceptions import FieldDataError
 
 #: Distance of the rows over that of the vortices, at which von Karman found the street stable.
@@ -82,7 +82,7 @@ def make_wake(
 
     See Also
     --------
-    make_joukowski : Flow past an aerofoil, as a function of its angle and shape.
+    make_joukowski : Flow past an airfoil, as a function of its angle and shape.
 
     Notes
     -----

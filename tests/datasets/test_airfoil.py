@@ -127,7 +127,7 @@ class TestSolver:
 
 
 class TestFlow:
-    def test_mirrored_aerofoils_have_mirrored_flows(self):
+    def test_mirrored_airfoils_have_mirrored_flows(self):
         rows = [BENT, [-value for value in BENT[::-1]]]
         one, other = make_airfoil(params=rows, mach=0.6, **SMALL, return_X_y=False).fields
         np.testing.assert_allclose(one, other[::-1] * [1, 1, -1, 1, 1], atol=1e-7)
@@ -150,7 +150,7 @@ class TestFlow:
         np.testing.assert_allclose(entropy[(place > 0.1) & (place < 0.4)], 1, atol=0.01)
         assert entropy.min() > 0.995
 
-    def test_lift_at_low_speed_is_that_of_thin_aerofoils(self):
+    def test_lift_at_low_speed_is_that_of_thin_airfoils(self):
         """2 pi alpha, times 1 + 0.77 thickness (Abbott and von Doenhoff), over Prandtl and Glauert's root."""
         data = make_airfoil(params=ROUND, mach=0.4, angle=1.0, **MEDIUM)
         expected = 2 * np.pi * np.deg2rad(1.0) * (1 + 0.77 * 0.12) / np.sqrt(1 - 0.4**2)

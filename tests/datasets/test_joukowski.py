@@ -1,4 +1,4 @@
-"""Flow past Joukowski aerofoils: potential flow, a wall that is a streamline, Kutta's condition, and the lift."""
+"""Flow past Joukowski airfoils: potential flow, a wall that is a streamline, Kutta's condition, and the lift."""
 
 from itertools import pairwise
 
@@ -101,7 +101,7 @@ def test_geometry():
     upper, lower = cambered[:1000], cambered[:999:-1]
     line = (upper[:, 1] + np.interp(upper[::-1, 0], lower[::-1, 0], lower[::-1, 1])[::-1]) / 2
     assert line.max() == pytest.approx(0.03, rel=0.1)
-    # Symmetric aerofoil without an angle: no lift, equal pressures.
+    # Symmetric airfoil without an angle: no lift, equal pressures.
     np.testing.assert_allclose(y.values[0, :1000, 0], y.values[0, :999:-1, 0], atol=1e-12)
 
 

@@ -1,6 +1,8 @@
 """Loaders of published files, on small files of the same layout."""
 
+from inspect import signature
 from itertools import product
+from pathlib import Path
 
 import h5py
 import numpy as np
@@ -8,6 +10,9 @@ import pytest
 from scipy.io import savemat
 
 from skop.datasets import load_darcy, make_darcy
+from skop.datasets._fetching import _LOADERS
+from skop.datasets._published import PROTOCOLS
+from skop.datasets._published_arrays import Selection
 from skop.exceptions import FieldDataError
 
 TRAIN, TEST = "piececonst_r421_N1024_smooth1.mat", "piececonst_r421_N1024_smooth2.mat"
@@ -164,3 +169,34 @@ def test_argument_errors(folder):
     ]:
         with pytest.raises(ValueError, match=message):
             load_darcy(folder, **options)
+
+
+#: Samples in the published file, and the first that tests where it is not the first of the last ones.
+PUBLISHED = {
+    "airfoil": (2490, 1000), "elasticity": (2000, None), "navier_stokes": (1200, None), "pdebench_darcy": (10000, None),
+    "pdebench_diffusion_reaction": (1000, None), "pdebench_shallow_water": (1000, None), "pipe": (2310, 1000),
+    "plasticity": (987, None),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PROTOCOLS)
+def test_the_split_of_the_protocol_is_that_of_the_defaults(name):
+    split, defaults = PROTOCOLS[name]["split"], signature(_LOADERS[name]).parameters
+    counts = {key: defaults[f"n_{key}"].default for key in ("train", "test")}
+    if split is None:
+        assert set(counts.values()) == {None}, "the files hold the split, of which all samples are read"
+        return
+    assert {key: len(rows) for key, rows in split.items()} == counts
+    if name != "darcy":  # a file each
+        n_samples, first = PUBLISHED[name]
+        slices = Selection("all", *counts.values(), False, first).slices(n_samples, Path("file"))
+        assert {key: range(n_samples)[rows] for key, rows in slices.items()} == split
+
+
+def test_each_loader_has_a_protocol_of_its_own(folder):
+    assert PROTOCOLS.keys() == _LOADERS.keys()
+    data = load_darcy(folder, **COUNTS)
+    assert data.protocol == PROTOCOLS["darcy"]
+    assert data.protocol["scaling"] == {"LaMO": {"X": "scalar", "y": "scalar"}}
+    data.protocol["scaling"].clear()
+    assert PROTOCOLS["darcy"]["scaling"]
