@@ -35,7 +35,9 @@ def make_data(n_samples=8, seed=0):
 
 
 def small(**params):
-    return LaMORegressor().set_params(**({"width": 8, "depth": 1, "max_iter": 3, "random_state": 0} | params))
+    return LaMORegressor().set_params(
+        **({"width": 8, "depth": 1, "batch_size": 4, "max_iter": 3, "random_state": 0} | params)
+    )
 
 
 def zero_network(estimator, bias=0.0):
@@ -59,7 +61,7 @@ def test_a_local_map_is_learned():
 
 
 def test_automatic_batches_shrink_on_large_grids_down_to_eight_samples_where_memory_allows():
-    model = small(max_iter=1).fit(*make_data())
+    model = small(batch_size="auto", max_iter=1).fit(*make_data())
     for points, samples in ((16**2, 16), (800, 10), (32**2, 8), (85**2, 8), (2**14, 8), (2**15, 4), (2**16, 2)):
         fields = FieldSet(np.zeros((points, 2)), np.zeros((128, points, 0)))
         assert trainer_config(model, fields, DIRECT_TRAINING).batch_size == samples

@@ -145,16 +145,16 @@ NEED_TRAINING = {
 }
 #: Those that predict on other grids and points, on other grids, and on the grid of the fit alone.
 FREE_ESTIMATORS = [
-    lamo(max_iter=2),
-    *mno(max_iter=2),
-    amo(max_iter=2),
-    EnsembleRegressor(lamo(max_iter=2), n_members=2),
-    RolloutRegressor(lamo(max_iter=2), window=1, n_steps=1),
-    TimeConditionedRegressor(lamo(max_iter=2)),
-    LawRegressor(lamo(max_iter=2)),
+    lamo(),
+    *mno(),
+    amo(),
+    EnsembleRegressor(lamo(), n_members=2),
+    RolloutRegressor(lamo(), window=1, n_steps=1),
+    TimeConditionedRegressor(lamo()),
+    LawRegressor(lamo()),
 ]
-GRID_ESTIMATORS = [geomano(max_iter=2)]
-ALL_PEERS = [transolver(max_iter=2), deeponet(max_iter=2), unet(max_iter=2), *fno(max_iter=2)]
+GRID_ESTIMATORS = [geomano()]
+ALL_PEERS = [transolver(), deeponet(), unet(), *fno()]
 TIED_ESTIMATORS = [PODRegressor()]
 CHOOSING_ESTIMATORS = [auto(PODRegressor(regressor="ridge"), deeponet()), band(deeponet())]
 #: Those around others, whose checks take as long as these; and those without.

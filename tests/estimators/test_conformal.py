@@ -419,7 +419,9 @@ def test_a_spread_of_zero_is_refused():
 
 # ---------------------------------------------------------------------- forms of X and y
 def small(**params):
-    return LaMORegressor(**({"width": 8, "depth": 1, "max_iter": 1, "base": None, "random_state": 0} | params))
+    return LaMORegressor(
+        **({"width": 8, "depth": 1, "batch_size": 4, "max_iter": 1, "base": None, "random_state": 0} | params)
+    )
 
 
 GRIDS = np.random.default_rng(11).random((24, 4, 4, 1))

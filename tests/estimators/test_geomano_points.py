@@ -20,7 +20,7 @@ SIZES = (40, 31, 52, 40, 36, 44)
 
 
 def small(**params):
-    tiny = {"grid": (8, 6), "width": 8, "depth": 1, "max_iter": 2, "random_state": 0, "device": "cpu"}
+    tiny = {"grid": (8, 6), "width": 8, "depth": 1, "batch_size": 4, "max_iter": 2, "random_state": 0, "device": "cpu"}
     return GeoMaNORegressor().set_params(**(tiny | params))
 
 

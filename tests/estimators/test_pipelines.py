@@ -45,7 +45,7 @@ FIELDS = (RANDOM.random((7, 2)), np.sin(X @ RANDOM.normal(size=(3, 7)))[..., Non
 
 
 def small():
-    return LaMORegressor(width=8, depth=1, max_iter=1, random_state=0)
+    return LaMORegressor(width=8, depth=1, batch_size=4, max_iter=1, random_state=0)
 
 
 def columns():

@@ -24,6 +24,7 @@ def small(**params):
         "depth": 1,
         "latents__n_tokens": 4,
         "latents__n_heads": 2,
+        "batch_size": 4,
         "max_iter": 2,
         "random_state": 0,
     }
