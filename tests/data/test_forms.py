@@ -160,7 +160,7 @@ CASES = [
 
 
 def each_once(cases):
-    """Cases that hold each form of X and of y of a layout at least once; the first pairs are of new forms on both sides."""
+    """Cases that hold each form of X and of y of a layout; those that are new on both sides come first."""
     chosen, seen = [], set()
     for n_new in (2, 1):
         for case in cases:
