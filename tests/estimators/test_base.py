@@ -55,7 +55,7 @@ def test_a_local_map_is_learned():
     generator = np.random.default_rng(0)
     X = generator.normal(size=(64, *GRID, 1))
     y = 1.5 * X + np.roll(X, 1, axis=2)
-    estimator = small(width=16, max_iter=25, learning_rate_init=1e-2, base=None).fit(X[:48], y[:48])
+    estimator = small(width=16, batch_size=8, max_iter=25, learning_rate_init=1e-2, base=None).fit(X[:48], y[:48])
     assert estimator.score(X[48:], y[48:]) > 0.6
     assert estimator.loss_curve_[-1] < 0.5 * estimator.loss_curve_[0]
 
@@ -390,7 +390,7 @@ def test_score_ranks_like_any_regressor_on_a_table():
     generator = np.random.default_rng(0)
     X = generator.normal(size=(60, 3))
     y = X @ [1.0, -2.0, 0.5] + 3
-    for estimator in (small(width=16, max_iter=60, learning_rate_init=1e-2), Ridge()):
+    for estimator in (small(width=16, batch_size=20, max_iter=60, learning_rate_init=1e-2), Ridge()):
         assert estimator.fit(X[:40], y[:40]).score(X[40:], y[40:]) > 0.8
 
 

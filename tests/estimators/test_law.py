@@ -42,7 +42,7 @@ QUERY = np.array([[359.0, 2.0, 1.5], [-1.0, 2.0, 1.5], [719.0, 6.0, 1.5], [359.0
 
 
 def small(kind=LaMORegressor, **changes):
-    return kind(**({"width": 8, "depth": 1, "batch_size": 4, "max_iter": 2, "random_state": 0} | changes))
+    return kind(**({"width": 8, "depth": 1, "batch_size": 20, "max_iter": 2, "random_state": 0} | changes))
 
 
 def as_table(params):
