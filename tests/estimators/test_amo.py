@@ -27,7 +27,7 @@ def small(**changes):
         "depth": 1,
         "mixer__n_poles": 3,
         "batch_size": 4,
-        "max_iter": 2,
+        "max_iter": 1,
         "random_state": 0,
         "dtype": "float64",
     }

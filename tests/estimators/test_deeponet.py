@@ -20,7 +20,7 @@ def small(**changes):
         "trunk_depth": 1,
         "n_basis": 4,
         "batch_size": 4,
-        "max_iter": 2,
+        "max_iter": 1,
         "random_state": 0,
     }
     return DeepONetRegressor(**(sizes | {"dtype": "float64"} | changes))

@@ -15,7 +15,7 @@ RANDOM = np.random.default_rng(0)
 
 def small(**params):
     return LaMORegressor().set_params(
-        **({"width": 8, "depth": 1, "batch_size": 4, "max_iter": 2, "random_state": 0} | params)
+        **({"width": 8, "depth": 1, "batch_size": 4, "max_iter": 1, "random_state": 0} | params)
     )
 
 

@@ -24,7 +24,7 @@ def small(**params):
         "latents__n_tokens": 4,
         "latents__n_heads": 2,
         "batch_size": 4,
-        "max_iter": 2,
+        "max_iter": 1,
         "random_state": 0,
     }
     return LaMORegressor().set_params(**(tiny | NAMES | params))
@@ -38,7 +38,7 @@ def amo():
         "latents__n_tokens": 4,
         "mixer__n_poles": 3,
         "batch_size": 4,
-        "max_iter": 2,
+        "max_iter": 1,
         "random_state": 0,
     }
     return AMORegressor().set_params(**sizes, **NAMES, latents__n_heads=2)
@@ -46,7 +46,7 @@ def amo():
 
 def mno():
     """MNO's hosts, small."""
-    sizes = {"width": 8, "depth": 1, "batch_size": 4, "max_iter": 2, "random_state": 0}
+    sizes = {"width": 8, "depth": 1, "batch_size": 4, "max_iter": 1, "random_state": 0}
     return [MNORegressor(host=host, **sizes, **NAMES) for host in (GNOT(), GalerkinTransformer(), OFormer())]
 
 

@@ -47,7 +47,7 @@ def mixer_of(host, word):
 
 
 def small(host="gnot", mixer="mamba", **changes):
-    sizes = {"width": 8, "depth": 1, "batch_size": 4, "max_iter": 2, "random_state": 0, "dtype": "float64"}
+    sizes = {"width": 8, "depth": 1, "batch_size": 4, "max_iter": 1, "random_state": 0, "dtype": "float64"}
     if host == "galerkin":
         sizes["host__decoder_width"] = 8
     part = mixer_of(host, mixer) if mixer in THREE else mixer

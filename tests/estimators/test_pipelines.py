@@ -172,7 +172,7 @@ def arrays(prediction):
 
 
 #: A method for each kind of targets, and for fields all of them; the other pairs are for the long run.
-SOME_BANDS = [("FieldSet", "split"), ("FieldSet", "cv+"), ("FieldSet", "frozen"), ("grid", "cv+")]
+SOME_BANDS = [("FieldSet", "split"), ("FieldSet", "cv+"), ("FieldSet", "frozen"), ("grid", "frozen")]
 SOME_BANDS += [("field and scalars", "split"), ("scalar", "frozen"), ("table", "cv+")]
 ALL_BANDS = product(TARGETS, ["split", "cv+", "frozen"])
 

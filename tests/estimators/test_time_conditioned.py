@@ -18,7 +18,7 @@ GRID = (4, 4)
 
 def network(**changes):
     return LaMORegressor().set_params(
-        **({"width": 8, "depth": 1, "batch_size": 4, "max_iter": 2, "random_state": 0} | changes)
+        **({"width": 8, "depth": 1, "batch_size": 4, "max_iter": 1, "random_state": 0} | changes)
     )
 
 
@@ -242,9 +242,9 @@ def test_weights_reach_the_frames(fields):
 
 def test_early_stopping_holds_out_whole_trajectories(fields):
     X, y = fields
-    model = TimeConditionedRegressor(network(early_stopping=True, training__validation_fraction=0.25), times=5).fit(
-        X, y
-    )
+    model = TimeConditionedRegressor(
+        network(max_iter=2, early_stopping=True, training__validation_fraction=0.25), times=5
+    ).fit(X, y)
     assert len(model.estimator_.validation_scores_) == 2
 
 
