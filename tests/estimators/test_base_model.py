@@ -103,7 +103,7 @@ def test_what_a_base_leaves_over_is_learnt():
     # A ridge regression finds the first part only.
     y = 5 * params * np.sin(x) + np.abs(params) * np.cos(3 * x)
     fields = FieldSet(x[:, None], y[..., None])
-    options = {"max_iter": 40, "width": 16, "base": "linear"}
+    options = {"max_iter": 40, "width": 16, "batch_size": "auto", "base": "linear"}
     X = FieldSet(x[:, None], None, params=params)
     model = small(**options).fit(X[:50], fields[:50])
     alone = PODRegressor(regressor="ridge").fit(X[:50], fields[:50])
@@ -714,7 +714,7 @@ def test_a_training_goes_on_where_the_network_helps(size, rest):
     params, x = rng.uniform(-1, 1, (100, 2)), np.linspace(0, 1, 24)
     y = 5 * params[:, :1] * np.sin(x) + params[:, 1:] * x + size * 0.2 * np.abs(params[:, :1]) * np.cos(3 * x)
     X, y = FieldSet(x[:, None], None, params=params), FieldSet(x[:, None], y[..., None])
-    model = small(base="linear", width=32, max_iter=30).fit(X[:60], y[:60])
+    model = small(base="linear", width=32, batch_size="auto", max_iter=30).fit(X[:60], y[:60])
     assert model.stopped_ == "max_iter"
     assert model.base_ is None or model.base_.leaves_rest == rest
     error = 1 - model.score(X[60:], y[60:])
