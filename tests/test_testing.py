@@ -134,7 +134,7 @@ BROKEN = {
 
 
 def small(kind, **params):
-    return kind(width=8, depth=1, max_iter=2, **params)
+    return kind(width=8, depth=1, batch_size=4, max_iter=2, **params)
 
 
 def checks_by_name(estimator, **options):

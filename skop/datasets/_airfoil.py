@@ -169,10 +169,10 @@ def make_airfoil(
     Examples
     --------
     >>> from skop.datasets import make_airfoil
-    >>> X, y = make_airfoil(2, n_cells=(16, 40, 16), random_state=0)
+    >>> X, y = make_airfoil(1, n_cells=(16, 40, 16), mach=0.5, random_state=0)
     >>> X.grid_shape, X.coords.shape, y.shape
-    ((73, 17), (2, 1241, 2), (2, 73, 17, 1))
-    >>> data = make_airfoil(params=[[0.0] * 8], n_cells=(16, 40, 16), return_X_y=False)
+    ((73, 17), (1, 1241, 2), (1, 73, 17, 1))
+    >>> data = make_airfoil(params=[[0.0] * 8], n_cells=(16, 40, 16), mach=0.5, return_X_y=False)
     >>> data.coords.shape, data.fields.shape, data.variables[-1]
     ((1, 73, 17, 2), (1, 73, 17, 5), 'mach')
     """

@@ -124,7 +124,7 @@ class TestSolver:
     def test_converges_to_the_radial_flow(self):
         r, reference = radial_dam(0.5, 0.6)
         errors = []
-        for n_cells in (32, 64, 128):
+        for n_cells in (24, 48, 96):
             fine = centres(8 * n_cells, 2.0)
             dam = np.where(fine[:, None] ** 2 + fine**2 < 0.25, 2.0, 1.0)
             state = np.zeros((3, n_cells, n_cells))
@@ -133,7 +133,7 @@ class TestSolver:
             axis = centres(n_cells, 2.0)
             exact = np.interp(np.hypot(axis[:, None], axis), r, reference)
             errors.append(abs(depth - exact).mean())
-        assert errors[-1] < 0.004
+        assert errors[-1] < 0.0055
         orders = np.log2(np.array(errors[:-1]) / errors[1:])
         assert (orders > 0.8).all(), (errors, orders)
 

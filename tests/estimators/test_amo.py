@@ -22,7 +22,15 @@ CLOUDS = [RANDOM.random((size, 2)) for size in (7, 12, 5, 9)]
 
 
 def small(**changes):
-    sizes = {"width": 8, "depth": 1, "mixer__n_poles": 3, "max_iter": 2, "random_state": 0, "dtype": "float64"}
+    sizes = {
+        "width": 8,
+        "depth": 1,
+        "mixer__n_poles": 3,
+        "batch_size": 4,
+        "max_iter": 1,
+        "random_state": 0,
+        "dtype": "float64",
+    }
     # What has no effect would warn, and what does not belong would be refused.
     if changes.get("geometry") == "points":
         sizes |= {"latents__n_tokens": 6, "latents__n_heads": 2, "latents__n_centred_heads": 1}
@@ -120,7 +128,15 @@ def test_presets_are_valid_and_warn_of_nothing(subtests):
             get_loss(model.loss, reduction=model.training.loss_reduction)
 
 
-TINY = {"width": 8, "depth": 1, "latents__n_tokens": 6, "mixer__n_poles": 3, "max_iter": 1, "random_state": 0}
+TINY = {
+    "width": 8,
+    "depth": 1,
+    "latents__n_tokens": 6,
+    "mixer__n_poles": 3,
+    "batch_size": 4,
+    "max_iter": 1,
+    "random_state": 0,
+}
 
 
 @pytest.mark.parametrize("name", PRESETS)

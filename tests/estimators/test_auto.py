@@ -29,7 +29,7 @@ TABLE = np.random.default_rng(0).random((12, 2))
 
 
 def lamo(**changes):
-    return LaMORegressor(**({"width": 8, "depth": 1, "max_iter": 1} | changes))
+    return LaMORegressor(**({"width": 8, "depth": 1, "batch_size": 4, "max_iter": 1} | changes))
 
 
 def pod(regressor):

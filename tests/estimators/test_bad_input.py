@@ -34,7 +34,9 @@ DAYS = pd.date_range("2026-01-01", periods=5)
 
 
 def small(**params):
-    return LaMORegressor().set_params(**({"width": 8, "depth": 1, "max_iter": 2, "random_state": 0} | params))
+    return LaMORegressor().set_params(
+        **({"width": 8, "depth": 1, "batch_size": 4, "max_iter": 1, "random_state": 0} | params)
+    )
 
 
 def with_value(array, place, value):

@@ -35,7 +35,9 @@ def make_data(n_samples=8, seed=0):
 
 
 def small(**params):
-    return LaMORegressor().set_params(**({"width": 8, "depth": 1, "max_iter": 3, "random_state": 0} | params))
+    return LaMORegressor().set_params(
+        **({"width": 8, "depth": 1, "batch_size": 4, "max_iter": 3, "random_state": 0} | params)
+    )
 
 
 def zero_network(estimator, bias=0.0):
@@ -53,13 +55,13 @@ def test_a_local_map_is_learned():
     generator = np.random.default_rng(0)
     X = generator.normal(size=(64, *GRID, 1))
     y = 1.5 * X + np.roll(X, 1, axis=2)
-    estimator = small(width=16, max_iter=25, learning_rate_init=1e-2, base=None).fit(X[:48], y[:48])
+    estimator = small(width=16, batch_size=8, max_iter=25, learning_rate_init=1e-2, base=None).fit(X[:48], y[:48])
     assert estimator.score(X[48:], y[48:]) > 0.6
     assert estimator.loss_curve_[-1] < 0.5 * estimator.loss_curve_[0]
 
 
 def test_automatic_batches_shrink_on_large_grids_down_to_eight_samples_where_memory_allows():
-    model = small(max_iter=1).fit(*make_data())
+    model = small(batch_size="auto", max_iter=1).fit(*make_data())
     for points, samples in ((16**2, 16), (800, 10), (32**2, 8), (85**2, 8), (2**14, 8), (2**15, 4), (2**16, 2)):
         fields = FieldSet(np.zeros((points, 2)), np.zeros((128, points, 0)))
         assert trainer_config(model, fields, DIRECT_TRAINING).batch_size == samples
@@ -388,7 +390,7 @@ def test_score_ranks_like_any_regressor_on_a_table():
     generator = np.random.default_rng(0)
     X = generator.normal(size=(60, 3))
     y = X @ [1.0, -2.0, 0.5] + 3
-    for estimator in (small(width=16, max_iter=60, learning_rate_init=1e-2), Ridge()):
+    for estimator in (small(width=16, batch_size=20, max_iter=60, learning_rate_init=1e-2), Ridge()):
         assert estimator.fit(X[:40], y[:40]).score(X[40:], y[40:]) > 0.8
 
 

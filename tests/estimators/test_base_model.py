@@ -28,7 +28,7 @@ from skop.networks import Outputs
 from skop.parts import GNOT, Patches
 from skop.surrogate._correction import CorrectionNetwork
 
-SIZES = {"width": 8, "depth": 1, "max_iter": 2, "random_state": 0}
+SIZES = {"width": 8, "depth": 1, "max_iter": 2, "batch_size": 16, "random_state": 0}
 
 
 def small(**options):
@@ -103,7 +103,7 @@ def test_what_a_base_leaves_over_is_learnt():
     # A ridge regression finds the first part only.
     y = 5 * params * np.sin(x) + np.abs(params) * np.cos(3 * x)
     fields = FieldSet(x[:, None], y[..., None])
-    options = {"max_iter": 40, "width": 16, "base": "linear"}
+    options = {"max_iter": 40, "width": 16, "batch_size": "auto", "base": "linear"}
     X = FieldSet(x[:, None], None, params=params)
     model = small(**options).fit(X[:50], fields[:50])
     alone = PODRegressor(regressor="ridge").fit(X[:50], fields[:50])
@@ -173,7 +173,7 @@ def test_a_rough_base_is_blended_with_a_network_that_learns_the_whole():
     rng = np.random.default_rng(15)
     X = rng.uniform(-1, 1, (60, 1))
     y = X + 0.2 * np.abs(X) * [1.0, -1.0]
-    model = small(base="linear", max_iter=60, width=16).fit(X[:50], y[:50])
+    model = small(base="linear", max_iter=60, width=16, batch_size="auto").fit(X[:50], y[:50])
     assert not model.base_.leaves_rest
     errors = {}
     for name, shares in {"both": shares_of(model)[1], "network": np.ones(2), "base": np.zeros(2)}.items():
@@ -631,7 +631,7 @@ def test_a_base_that_the_network_leaves_behind_is_dropped(early_stopping, tmp_pa
         return goes_on[-1][0]
 
     monkeypatch.setattr(FitSession, "loader_without_base", recorded)
-    options = {"base": "linear", "max_iter": 40, "width": 16, "batch_size": 4}
+    options = {"base": "linear", "max_iter": 40, "width": 16, "batch_size": 8}
     options |= {"early_stopping": early_stopping, "warm_start": True, "training": skop.TrainingOptions(drop_path=0.0)}
     weight = np.repeat([0.0, 1.0], [5, 55])
     model = small(**options).fit(X, y, sample_weight=weight)
@@ -714,7 +714,7 @@ def test_a_training_goes_on_where_the_network_helps(size, rest):
     params, x = rng.uniform(-1, 1, (100, 2)), np.linspace(0, 1, 24)
     y = 5 * params[:, :1] * np.sin(x) + params[:, 1:] * x + size * 0.2 * np.abs(params[:, :1]) * np.cos(3 * x)
     X, y = FieldSet(x[:, None], None, params=params), FieldSet(x[:, None], y[..., None])
-    model = small(base="linear", width=32, max_iter=30).fit(X[:60], y[:60])
+    model = small(base="linear", width=32, batch_size="auto", max_iter=30).fit(X[:60], y[:60])
     assert model.stopped_ == "max_iter"
     assert model.base_ is None or model.base_.leaves_rest == rest
     error = 1 - model.score(X[60:], y[60:])

@@ -143,8 +143,10 @@ def test_a_training_without_its_base_and_with_drop_path_goes_on(before_end, tmp_
     assert {module.drop_path for module in found.module_.modules() if isinstance(module, ResidualDropout)} == {0.2}
 
 
-@pytest.mark.parametrize("overfits", [True, False])
-@pytest.mark.parametrize("before_end", [2, 30], ids=["after the return", "before it"])
+@pytest.mark.parametrize(
+    ("overfits", "before_end"),
+    [(False, 2), (True, 30), *(pytest.param(*case, marks=pytest.mark.exhaustive) for case in ((True, 2), (False, 30)))],
+)
 def test_a_training_with_samples_held_out_to_judge_it_goes_on(overfits, before_end, tmp_path, gathered, monkeypatch):
     monkeypatch.setattr(OverfittingMonitor, "overfits", lambda self, *_: (overfits and self.due == [], None))
     every, fields = np.tile(X, (7, 1, 1, 1)), np.tile(Y, (7, 1, 1, 1))

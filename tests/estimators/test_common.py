@@ -37,7 +37,7 @@ from skop.testing import yield_field_checks
 
 def lamo(**params):
     """LaMO small and short."""
-    return LaMORegressor(**({"width": 8, "depth": 1, "max_iter": 1} | params))
+    return LaMORegressor(**({"width": 8, "depth": 1, "max_iter": 1, "batch_size": 32} | params))
 
 
 def geomano(**params):
@@ -113,7 +113,8 @@ def every_estimator(part, *whole, choice, banded):
 
 #: One epoch of training, which is enough to be asked for types, shapes, errors and state.
 SKLEARN_ESTIMATORS = every_estimator(
-    *(lamo(), geomano(), amo(), mno()[0]),
+    # A base, which takes tables alone, is checked as a PODRegressor, and beneath the trained and the default ones.
+    *(lamo(base=None), geomano(), amo(), mno()[0]),
     choice=auto(PODRegressor(regressor="ridge"), deeponet(width=4, n_basis=2)),
     banded=band(Ridge()),
 )
@@ -124,7 +125,7 @@ PEERS = [transolver(), deeponet(), unet(), *fno()]
 TRAINED = {
     kind(estimator): estimator
     for estimator in every_estimator(
-        lamo(width=16, max_iter=20, learning_rate_init=3e-2),
+        lamo(width=16, max_iter=20, learning_rate_init=3e-2, batch_size="auto"),
         geomano(width=16, max_iter=20, learning_rate_init=3e-2),
         amo(width=16, max_iter=20, learning_rate_init=2e-2),
         *mno(width=16, max_iter=20, learning_rate_init=3e-2),
@@ -145,16 +146,17 @@ NEED_TRAINING = {
 }
 #: Those that predict on other grids and points, on other grids, and on the grid of the fit alone.
 FREE_ESTIMATORS = [
-    lamo(max_iter=2),
-    *mno(max_iter=2),
-    amo(max_iter=2),
-    EnsembleRegressor(lamo(max_iter=2), n_members=2),
-    RolloutRegressor(lamo(max_iter=2), window=1, n_steps=1),
-    TimeConditionedRegressor(lamo(max_iter=2)),
-    LawRegressor(lamo(max_iter=2)),
+    # Two batches, of four samples and two.
+    lamo(batch_size=4),
+    *mno(),
+    amo(),
+    EnsembleRegressor(lamo(), n_members=2),
+    RolloutRegressor(lamo(), window=1, n_steps=1),
+    TimeConditionedRegressor(lamo()),
+    LawRegressor(lamo()),
 ]
-GRID_ESTIMATORS = [geomano(max_iter=2)]
-ALL_PEERS = [transolver(max_iter=2), deeponet(max_iter=2), unet(max_iter=2), *fno(max_iter=2)]
+GRID_ESTIMATORS = [geomano(batch_size=4)]
+ALL_PEERS = [transolver(), deeponet(), unet(), *fno()]
 TIED_ESTIMATORS = [PODRegressor()]
 CHOOSING_ESTIMATORS = [auto(PODRegressor(regressor="ridge"), deeponet()), band(deeponet())]
 #: Those around others, whose checks take as long as these; and those without.

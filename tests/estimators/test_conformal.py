@@ -87,9 +87,9 @@ def expect_law(hits, n, coverage, n_new):
     ("n", "coverage"), [(20, 0.9), pytest.param(100, 0.8, marks=MORE), pytest.param(500, 0.95, marks=MORE)]
 )
 def test_simultaneous_bands_cover_whole_fields_as_often_as_the_exact_law_says(n, coverage):
-    """200 splits; a third of the held-out samples is for the scale, and n calibrate."""
+    """100 splits; a third of the held-out samples is for the scale, and n calibrate."""
     rng, hits, model = np.random.default_rng(n), [], frozen()
-    for split in range(200):
+    for split in range(100):
         inputs, values = runs(rng, n * 3 // 2 + 300)
         held, new = slice(None, -300), slice(-300, None)
         band = ConformalRegressor(model, coverage=coverage, guarantee="simultaneous", random_state=split)
@@ -104,7 +104,7 @@ def test_simultaneous_bands_cover_whole_fields_as_often_as_the_exact_law_says(n,
 def test_bands_of_scalars_follow_the_exact_law(n):
     rng, hits = np.random.default_rng(n), []
     fitted = FrozenEstimator(LinearRegression().fit(*noise(rng, 30)))
-    for split in range(200):
+    for split in range(100):
         X, y = noise(rng, n + 300)
         band = ConformalRegressor(fitted, random_state=split).fit(X[:n], y[:n])
         _, lower, upper = band.predict_interval(X[n:])
@@ -133,14 +133,14 @@ def test_each_step_is_covered_as_often_as_the_exact_law_says():
 def test_the_mean_share_of_nodes_in_pointwise_bands(scale):
     """At least the coverage, and no more than one calibration sample's mass above it."""
     rng, shares, model, n = np.random.default_rng(5), [], frozen(), 30
-    for split in range(200):
+    for split in range(100):
         inputs, values = runs(rng, 45 + 100)
         band = ConformalRegressor(model, coverage=0.8, scale=scale, random_state=split)
         held = slice(0, 45 if scale == "residuals" else n)
         band.fit(inputs[held], as_fields(inputs[held], values[held]))
         assert band.n_calibration_ == n
         shares.append(is_inside(band.predict_interval(inputs[45:]), values[45:]).mean(axis=(0, 1)))
-    mean, error = np.mean(shares, axis=0), np.std(shares, axis=0) / np.sqrt(200)
+    mean, error = np.mean(shares, axis=0), np.std(shares, axis=0) / np.sqrt(100)
     assert (mean > 0.8 - 4 * error).all()
     assert (mean < 0.8 + 1 / (n + 1) + 4 * error).all()
 
@@ -433,7 +433,9 @@ def test_a_spread_of_zero_is_refused():
 
 # ---------------------------------------------------------------------- forms of X and y
 def small(**params):
-    return LaMORegressor(**({"width": 8, "depth": 1, "max_iter": 1, "base": None, "random_state": 0} | params))
+    return LaMORegressor(
+        **({"width": 8, "depth": 1, "batch_size": 12, "max_iter": 1, "base": None, "random_state": 0} | params)
+    )
 
 
 GRIDS = np.random.default_rng(11).random((24, 4, 4, 1))

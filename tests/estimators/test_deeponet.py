@@ -14,7 +14,15 @@ CLOUD = RANDOM.random((15, 2))
 
 
 def small(**changes):
-    sizes = {"width": 8, "branch_depth": 1, "trunk_depth": 1, "n_basis": 4, "max_iter": 2, "random_state": 0}
+    sizes = {
+        "width": 8,
+        "branch_depth": 1,
+        "trunk_depth": 1,
+        "n_basis": 4,
+        "batch_size": 4,
+        "max_iter": 1,
+        "random_state": 0,
+    }
     return DeepONetRegressor(**(sizes | {"dtype": "float64"} | changes))
 
 

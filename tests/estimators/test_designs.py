@@ -40,7 +40,7 @@ ORDER = [3, 0, 5, 1, 4, 2]
 
 def small(**params):
     """LaMO, as small as it can be."""
-    tiny = {"width": 8, "depth": 1, "latents__n_tokens": 4, "max_iter": 1}
+    tiny = {"width": 8, "depth": 1, "latents__n_tokens": 4, "batch_size": 4, "max_iter": 1}
     return LaMORegressor().set_params(**(tiny | {"random_state": 0, "target_fields": ["stress"]} | params))
 
 

@@ -31,7 +31,7 @@ def on(points, grid=GRID, n_samples=3, seed=0):
 
 
 def small(kind=LaMORegressor, **params):
-    return kind().set_params(width=8, depth=1, max_iter=1, random_state=0, **params)
+    return kind().set_params(width=8, depth=1, batch_size=4, max_iter=1, random_state=0, **params)
 
 
 def table(points, grid=GRID):

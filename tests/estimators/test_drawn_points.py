@@ -12,7 +12,7 @@ SIZES = (40, 7, 1, 60, 9, 40)
 
 
 def small(**params):
-    tiny = {"width": 8, "depth": 1, "latents__n_tokens": 4, "max_iter": 2, "random_state": 0}
+    tiny = {"width": 8, "depth": 1, "latents__n_tokens": 4, "batch_size": 4, "max_iter": 2, "random_state": 0}
     return LaMORegressor().set_params(**(tiny | params))
 
 

@@ -13,7 +13,9 @@ GRID = (6, 4)
 
 
 def member(**changes):
-    return LaMORegressor().set_params(**({"width": 8, "depth": 1, "max_iter": 3, "base": None} | changes))
+    return LaMORegressor().set_params(
+        **({"width": 8, "depth": 1, "batch_size": 4, "max_iter": 3, "base": None} | changes)
+    )
 
 
 @pytest.fixture(scope="module")

@@ -39,7 +39,7 @@ MESHES = FieldSet(np.stack([BENT * (1 + 0.1 * i) for i in range(N)]), GRID.resha
 
 
 def tiny(kind, **params):
-    return kind(width=8, depth=1, max_iter=1, random_state=0).set_params(**params)
+    return kind(width=8, depth=1, batch_size=4, max_iter=1, random_state=0).set_params(**params)
 
 
 def given(names, inputs, rows):

@@ -42,7 +42,7 @@ def fields(n_samples, seed=0, scale=1.0):
 
 
 def small(**params):
-    return LaMORegressor(width=8, depth=1, max_iter=1, random_state=0, base=None, **params)
+    return LaMORegressor(width=8, depth=1, batch_size=4, max_iter=1, random_state=0, base=None, **params)
 
 
 def said_of(call, category=ExtrapolationWarning):

@@ -20,7 +20,7 @@ from skop import (
 )
 from skop.exceptions import FieldDataError, NonFinitePredictionError, TrainingDivergedError
 
-SMALL = {"width": 8, "depth": 1, "max_iter": 1, "random_state": 0, "base": None}
+SMALL = {"width": 8, "depth": 1, "batch_size": 4, "max_iter": 1, "random_state": 0, "base": None}
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(12, 6, 5, 1))
 TABLE = RNG.normal(size=(12, 3))

@@ -19,7 +19,7 @@ SETS = FieldSet(POINTS, VALUES[..., :1], grid_shape=GRID, channel_names=["u"])
 
 
 def lamo():
-    return LaMORegressor(width=8, depth=1, max_iter=1, random_state=0)
+    return LaMORegressor(width=8, depth=1, batch_size=4, max_iter=1, random_state=0)
 
 
 @pytest.fixture(params=[lamo, PODRegressor], ids=["lamo", "pod"])
@@ -104,7 +104,7 @@ def test_a_second_fit_forgets_the_kind_of_the_first(estimator):
 
 def test_the_count_of_features_outlives_warm_starts_and_failed_fits(tmp_path):
     fields = np.random.default_rng(0).standard_normal((6, 5, 4, 3))
-    model = LaMORegressor(width=8, depth=1, max_iter=1, warm_start=True).fit(fields, fields)
+    model = LaMORegressor(width=8, depth=1, batch_size=4, max_iter=1, warm_start=True).fit(fields, fields)
     model.fit(fields, fields)
     assert model.n_features_in_ == 3
     with pytest.raises(ValueError, match="6 samples"):
@@ -116,7 +116,7 @@ def test_the_count_of_features_outlives_warm_starts_and_failed_fits(tmp_path):
 def test_names_of_a_table_are_forgotten_by_a_fit_on_fields():
     table = pd.DataFrame(np.random.default_rng(0).random((6, 2)), columns=["load", "angle"])
     fields = np.random.default_rng(1).standard_normal((6, 5, 4, 3))
-    model = LaMORegressor(width=8, depth=1, max_iter=1).fit(table, fields)
+    model = LaMORegressor(width=8, depth=1, batch_size=4, max_iter=1).fit(table, fields)
     assert list(model.feature_names_in_) == ["load", "angle"]
     model.fit(fields, fields)
     assert not hasattr(model, "feature_names_in_")

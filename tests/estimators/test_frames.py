@@ -46,7 +46,7 @@ def test_joined_frames_lie_on_the_points(sizes):
 
 
 def network(**changes):
-    return LaMORegressor().set_params(**({"width": 8, "depth": 1, "max_iter": 1} | changes))
+    return LaMORegressor().set_params(**({"width": 8, "depth": 1, "batch_size": 4, "max_iter": 1} | changes))
 
 
 @pytest.mark.parametrize("wrapper", [RolloutRegressor, TimeConditionedRegressor])

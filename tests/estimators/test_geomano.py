@@ -22,7 +22,7 @@ SURFACE = np.concatenate([BENT, BENT[..., :1] ** 2], axis=-1)
 
 
 def small(**params):
-    sizes = {"width": 8, "depth": 1, "patches__conv_channels": 4, "max_iter": 2, "random_state": 0}
+    sizes = {"width": 8, "depth": 1, "patches__conv_channels": 4, "batch_size": 4, "max_iter": 1, "random_state": 0}
     return GeoMaNORegressor().set_params(**(sizes | params))
 
 

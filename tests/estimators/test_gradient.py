@@ -19,7 +19,7 @@ CLOUD = RANDOM.random((15, 2))
 
 
 def small(**params):
-    sizes = {"width": 8, "depth": 1, "max_iter": 3, "random_state": 0, "dtype": "float64"}
+    sizes = {"width": 8, "depth": 1, "batch_size": 4, "max_iter": 3, "random_state": 0, "dtype": "float64"}
     return LaMORegressor(**(sizes | params))
 
 

@@ -24,8 +24,8 @@ from skop import (
 )
 from skop.exceptions import SkopError
 
-SMALL = {"width": 8, "depth": 1, "max_iter": 1, "random_state": 0, "base": None}
-FLAT = {"width": 8, "max_iter": 1, "random_state": 0}
+SMALL = {"width": 8, "depth": 1, "batch_size": 4, "max_iter": 1, "random_state": 0, "base": None}
+FLAT = {"width": 8, "batch_size": 4, "max_iter": 1, "random_state": 0}
 N_SAMPLES = 12
 ESTIMATORS = {
     "lamo": lambda: LaMORegressor(**SMALL),

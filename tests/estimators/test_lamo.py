@@ -14,7 +14,9 @@ RANDOM = np.random.default_rng(0)
 
 
 def small(**params):
-    return LaMORegressor().set_params(**({"width": 8, "depth": 1, "max_iter": 2, "random_state": 0} | params))
+    return LaMORegressor().set_params(
+        **({"width": 8, "depth": 1, "batch_size": 4, "max_iter": 1, "random_state": 0} | params)
+    )
 
 
 def network(grid=(6, 4), n_params=0, n_outputs=1, n_scalars=0, geometry="grid", **params):

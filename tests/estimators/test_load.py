@@ -1,8 +1,6 @@
 """`skop.load`: which names a model file may hold."""
 
 import inspect
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -53,19 +51,6 @@ def test_paths_of_both_kinds(tmp_path, kind):
     estimator = skop.LaMORegressor(width=8, depth=1, max_iter=1, random_state=0).fit(X, y)
     estimator.save(kind(tmp_path / "model.skop"))
     np.testing.assert_array_equal(skop.load(kind(tmp_path / "model.skop")).predict(X), estimator.predict(X))
-
-
-def test_another_process_predicts_the_same(tmp_path):
-    X = np.random.default_rng(0).normal(size=(3, 4, 4, 1))
-    estimator = skop.LaMORegressor(width=8, depth=1, max_iter=1, random_state=0, device="cpu").fit(X, X)
-    estimator.save(tmp_path / "model.skop")
-    np.save(tmp_path / "X.npy", X)
-    program = (
-        "import numpy as np, skop, sys; folder = sys.argv[1]; "
-        "np.save(folder + '/y.npy', skop.load(folder + '/model.skop').predict(np.load(folder + '/X.npy')))"
-    )
-    subprocess.run([sys.executable, "-c", program, str(tmp_path)], check=True)
-    np.testing.assert_allclose(np.load(tmp_path / "y.npy"), estimator.predict(X), rtol=1e-6)
 
 
 OLD_PARAMETERS = {

@@ -33,7 +33,7 @@ def masked(array):
 
 
 def lamo():
-    return LaMORegressor(width=8, depth=1, max_iter=1, random_state=0)
+    return LaMORegressor(width=8, depth=1, batch_size=4, max_iter=1, random_state=0)
 
 
 MODELS = {

@@ -23,7 +23,8 @@ def small(**params):
         "depth": 1,
         "latents__n_tokens": 4,
         "latents__n_heads": 2,
-        "max_iter": 2,
+        "batch_size": 4,
+        "max_iter": 1,
         "random_state": 0,
     }
     return LaMORegressor().set_params(**(tiny | NAMES | params))
@@ -31,13 +32,21 @@ def small(**params):
 
 def amo():
     """AMO, small."""
-    sizes = {"width": 8, "depth": 1, "latents__n_tokens": 4, "mixer__n_poles": 3, "max_iter": 2, "random_state": 0}
+    sizes = {
+        "width": 8,
+        "depth": 1,
+        "latents__n_tokens": 4,
+        "mixer__n_poles": 3,
+        "batch_size": 4,
+        "max_iter": 1,
+        "random_state": 0,
+    }
     return AMORegressor().set_params(**sizes, **NAMES, latents__n_heads=2)
 
 
 def mno():
     """MNO's hosts, small."""
-    sizes = {"width": 8, "depth": 1, "max_iter": 2, "random_state": 0}
+    sizes = {"width": 8, "depth": 1, "batch_size": 4, "max_iter": 1, "random_state": 0}
     return [MNORegressor(host=host, **sizes, **NAMES) for host in (GNOT(), GalerkinTransformer(), OFormer())]
 
 

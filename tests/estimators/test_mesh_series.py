@@ -20,7 +20,7 @@ from skop.data import MeshSeries, find_runs, read_frames, read_mesh_series
 from skop.exceptions import FieldDataError, SkopWarning
 
 #: A network that is small.
-TINY = {"width": 8, "depth": 1, "max_iter": 1, "random_state": 0, "base": None}
+TINY = {"width": 8, "depth": 1, "batch_size": 4, "max_iter": 1, "random_state": 0, "base": None}
 TIMES = np.array([0.0, 0.5, 1.0, 1.5])
 X, Y = np.meshgrid(np.linspace(0, 1, 4), np.linspace(0, 1, 3), indexing="ij")
 POINTS = np.stack([X.ravel(), (Y + 0.1 * X**2).ravel(), np.ones(12)], axis=1)

@@ -47,7 +47,7 @@ def mixer_of(host, word):
 
 
 def small(host="gnot", mixer="mamba", **changes):
-    sizes = {"width": 8, "depth": 1, "max_iter": 2, "random_state": 0, "dtype": "float64"}
+    sizes = {"width": 8, "depth": 1, "batch_size": 4, "max_iter": 1, "random_state": 0, "dtype": "float64"}
     if host == "galerkin":
         sizes["host__decoder_width"] = 8
     part = mixer_of(host, mixer) if mixer in THREE else mixer
@@ -364,7 +364,7 @@ def test_frames_are_predicted_all_at_once_or_step_by_step(host):
     at_once = small(host, max_iter=20, width=16).fit(X, y)
     assert at_once.predict(X).shape == y.shape
     assert at_once.score(X, y) > 0.85
-    rollout = RolloutRegressor(small(host, max_iter=20, width=16), window=2).fit(X, y)
+    rollout = RolloutRegressor(small(host, batch_size="auto", max_iter=20, width=16), window=2).fit(X, y)
     assert rollout.predict(X).shape == y.shape
     assert rollout.score(X, y) > 0.85
 

@@ -33,7 +33,7 @@ TABLE = RNG.random((40, 3))
 
 
 def small(**options):
-    return LaMORegressor(**{"width": 8, "depth": 1, "max_iter": 1, "random_state": 0, **options})
+    return LaMORegressor(**{"width": 8, "depth": 1, "batch_size": 20, "max_iter": 1, "random_state": 0, **options})
 
 
 def fields_at(points, seed):

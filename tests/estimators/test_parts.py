@@ -27,7 +27,7 @@ ROUNDING = {"rtol": 1e-5, "atol": 1e-6}
 
 
 def lamo(**params):
-    return skop.LaMORegressor(width=8, depth=1, max_iter=2, batch_size=4, random_state=0, **params)
+    return skop.LaMORegressor(width=8, depth=1, max_iter=1, batch_size=4, random_state=0, **params)
 
 
 @pytest.fixture(scope="module")

@@ -66,7 +66,7 @@ OWN = FieldSet(POINTS + 0.02 * GENERATOR.random((10, 24, 2)), GENERATOR.random((
 
 
 def small(**params):
-    settings = {"width": 8, "depth": 1, "max_iter": 1, "random_state": 0, "device": "cpu"}
+    settings = {"width": 8, "depth": 1, "batch_size": 4, "max_iter": 1, "random_state": 0, "device": "cpu"}
     return LaMORegressor().set_params(**(settings | params))
 
 

@@ -2,6 +2,7 @@
 
 import io
 import pickle
+from itertools import product
 
 import joblib
 import numpy as np
@@ -45,7 +46,7 @@ FIELDS = (RANDOM.random((7, 2)), np.sin(X @ RANDOM.normal(size=(3, 7)))[..., Non
 
 
 def small():
-    return LaMORegressor(width=8, depth=1, max_iter=1, random_state=0)
+    return LaMORegressor(width=8, depth=1, batch_size=4, max_iter=1, random_state=0)
 
 
 def columns():
@@ -170,30 +171,38 @@ def arrays(prediction):
     return found if getattr(prediction, "params", None) is None else [*found, prediction.params]
 
 
-def test_a_band_around_a_pipeline_is_that_of_what_its_steps_give(tmp_path, subtests):
-    for name in TARGETS:
-        for method in ["split", "cv+", "frozen"]:
-            with subtests.test(name=name, method=method):
-                y, last = TARGETS[name], PODRegressor(regressor="ridge")
-                pipeline, options = make_pipeline(logarithm(), last), {"coverage": 0.5, "cv": 3, "random_state": 0}
-                if method == "frozen":
-                    pipeline, last = (
-                        FrozenEstimator(pipeline.fit(TABLE, y)),
-                        FrozenEstimator(clone(last).fit(LOGARITHMS, y)),
-                    )
-                else:
-                    options["method"] = method
-                band = ConformalRegressor(pipeline, **options).fit(TABLE, y)
-                expected = ConformalRegressor(last, **options).fit(LOGARITHMS, y)
-                band.save(tmp_path / "band.skop")
-                for model in (band, skop.load(tmp_path / "band.skop"), pickle.loads(pickle.dumps(band))):
-                    assert model.score_coverage(TABLE, y) == pytest.approx(expected.score_coverage(LOGARITHMS, y))
-                    assert model.score(TABLE, y) == pytest.approx(expected.score(LOGARITHMS, y), rel=1e-10)
-                    pairs = zip(model.predict_interval(TABLE), expected.predict_interval(LOGARITHMS), strict=True)
-                    for found, wanted in pairs:
-                        assert all(
-                            np.allclose(one, other) for one, other in zip(arrays(found), arrays(wanted), strict=True)
-                        )
+#: A method for each kind of targets, and for fields all of them; the other pairs are for the long run.
+SOME_BANDS = [("FieldSet", "split"), ("FieldSet", "cv+"), ("FieldSet", "frozen"), ("grid", "frozen")]
+SOME_BANDS += [("field and scalars", "split"), ("scalar", "frozen"), ("table", "cv+")]
+ALL_BANDS = product(TARGETS, ["split", "cv+", "frozen"])
+
+
+@pytest.mark.parametrize(
+    "cases",
+    [SOME_BANDS, pytest.param([case for case in ALL_BANDS if case not in SOME_BANDS], marks=pytest.mark.exhaustive)],
+    ids=["some", "other pairs"],
+)
+def test_a_band_around_a_pipeline_is_that_of_what_its_steps_give(cases, tmp_path, subtests):
+    for name, method in cases:
+        with subtests.test(name=name, method=method):
+            y, last = TARGETS[name], PODRegressor(regressor="ridge")
+            pipeline, options = make_pipeline(logarithm(), last), {"coverage": 0.5, "cv": 3, "random_state": 0}
+            if method == "frozen":
+                pipeline = FrozenEstimator(pipeline.fit(TABLE, y))
+                last = FrozenEstimator(clone(last).fit(LOGARITHMS, y))
+            else:
+                options["method"] = method
+            band = ConformalRegressor(pipeline, **options).fit(TABLE, y)
+            expected = ConformalRegressor(last, **options).fit(LOGARITHMS, y)
+            coverage, score = expected.score_coverage(LOGARITHMS, y), expected.score(LOGARITHMS, y)
+            interval = expected.predict_interval(LOGARITHMS)
+            band.save(tmp_path / "band.skop")
+            for model in (band, skop.load(tmp_path / "band.skop"), pickle.loads(pickle.dumps(band))):
+                assert model.score_coverage(TABLE, y) == pytest.approx(coverage)
+                assert model.score(TABLE, y) == pytest.approx(score, rel=1e-10)
+                for found, wanted in zip(model.predict_interval(TABLE), interval, strict=True):
+                    pairs = zip(arrays(found), arrays(wanted), strict=True)
+                    assert all(np.allclose(*pair) for pair in pairs)
 
 
 def test_bands_around_pipelines_go_through_cross_validation_and_searches():

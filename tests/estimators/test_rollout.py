@@ -23,7 +23,7 @@ GRID = (4, 4)
 
 def network(**changes):
     return LaMORegressor().set_params(
-        **({"width": 8, "depth": 1, "max_iter": 2, "base": None, "random_state": 0} | changes)
+        **({"width": 8, "depth": 1, "batch_size": 4, "max_iter": 1, "base": None, "random_state": 0} | changes)
     )
 
 

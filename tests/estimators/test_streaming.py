@@ -31,7 +31,7 @@ from skop.exceptions import FieldDataError, SkopWarning
 
 zarr = pytest.importorskip("zarr")
 
-SMALL = {"width": 8, "depth": 1, "max_iter": 2, "random_state": 0}
+SMALL = {"width": 8, "depth": 1, "batch_size": 12, "max_iter": 1, "random_state": 0}
 KINDS = ("memory map", "HDF5", "Zarr")
 
 

@@ -24,12 +24,12 @@ def beams(n_samples=80):
 
 def lamo(**changes):
     """A small network that learns the beams in a second."""
-    return LaMORegressor(width=16, depth=1, max_iter=60, learning_rate_init=5e-3, random_state=0, **changes)
+    return LaMORegressor(width=16, depth=1, max_iter=20, learning_rate_init=5e-3, random_state=0, **changes)
 
 
 def geomano():
     """The same with the other operator."""
-    return GeoMaNORegressor(width=16, depth=1, max_iter=60, learning_rate_init=5e-3, random_state=0)
+    return GeoMaNORegressor(width=16, depth=1, max_iter=20, learning_rate_init=5e-3, random_state=0)
 
 
 def amo():
@@ -39,7 +39,7 @@ def amo():
 
 def mno(host):
     """The same with MNO's hosts."""
-    return MNORegressor(host=host, width=16, depth=1, max_iter=60, learning_rate_init=5e-3, random_state=0)
+    return MNORegressor(host=host, width=16, depth=1, max_iter=20, learning_rate_init=5e-3, random_state=0)
 
 
 def test_as_many_outputs_as_parameters_are_scalars(subtests):

@@ -29,7 +29,7 @@ CLOUD = RANDOM.random((8, 15, 2))
 
 
 def small(target_transform="log", **params):
-    sizes = {"width": 8, "depth": 1, "max_iter": 2, "random_state": 0}
+    sizes = {"width": 8, "depth": 1, "batch_size": 4, "max_iter": 2, "random_state": 0}
     return LaMORegressor(scaling=ScalingOptions(target_transform=target_transform)).set_params(**(sizes | params))
 
 

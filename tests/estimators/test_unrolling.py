@@ -15,7 +15,9 @@ GRID = (4, 4)
 
 
 def network(**changes):
-    return LaMORegressor().set_params(**({"width": 8, "depth": 1, "max_iter": 2, "random_state": 0} | changes))
+    return LaMORegressor().set_params(
+        **({"width": 8, "depth": 1, "batch_size": 4, "max_iter": 1, "random_state": 0} | changes)
+    )
 
 
 def on_grid(values, **options):

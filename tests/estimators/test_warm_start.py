@@ -29,7 +29,7 @@ RANDOM = np.random.default_rng(0)
 X = RANDOM.standard_normal((6, 6, 5, 2))
 Y = X[..., :1] * X[..., 1:]
 POINTS = RANDOM.random((7, 2)), RANDOM.standard_normal((6, 7, 2))
-SIZES = {"width": 8, "depth": 1, "max_iter": 2, "random_state": 0}
+SIZES = {"width": 8, "depth": 1, "batch_size": 4, "max_iter": 2, "random_state": 0}
 
 CHANGES = {
     "width": {"width": 16},
