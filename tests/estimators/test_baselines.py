@@ -255,9 +255,8 @@ def test_a_weight_is_a_number_of_copies_of_a_sample(subtests):
         with subtests.test(form):
             X, y, weight = weighted_samples(form)
             copies = np.random.default_rng(1).permutation(np.repeat(np.arange(24), weight))
-            suited = {"line": ["akima"], "parameters": ["mean", "ridge", "polynomial"], "points": ["ridge"]}
-            suited["fields"] = ["mean", "rbf", Ridge(alpha=0.1)]
-            for regressor in ("auto", *suited[form]):
+            suited = {"line": ["akima"], "parameters": ["polynomial"]}.get(form, [])
+            for regressor in ("auto", "mean", "ridge", "rbf", Ridge(alpha=0.1), *suited):
                 models = [
                     PODRegressor(regressor=regressor).fit(*given)
                     for given in (
