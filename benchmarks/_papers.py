@@ -91,7 +91,7 @@ class Runs:
 
     def fit(self, run: Run, until: float | None = None) -> bool:
         """Fit in a process of its own and write the result; False if the time was over before, and it goes on later."""
-        process = multiprocessing.get_context("spawn").Process(target=_fit, args=(self, run))
+        process = multiprocessing.get_context("spawn").Process(target=_work, args=(self, run))
         process.start()
         try:
             process.join(None if until is None else max(0.0, until - time.monotonic()))
@@ -103,6 +103,30 @@ class Runs:
         if in_time and process.exitcode:
             raise FieldDataError(f"The run {run.hash} ended with status {process.exitcode}; its process said why.")
         return in_time
+
+    def fit_here(self, run: Run) -> None:
+        """Fit in this process, take the errors and write them."""
+        samples = self.samples(run)
+        found: dict[str, Any] = {"protocol": run.protocol, "split": split_of(samples), "versions": versions()}
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+        name = torch.cuda.get_device_name() if device == "cuda" else f"{platform.machine()}, {os.cpu_count()} cores"
+        found["hardware"] = f"{name}, {torch.get_num_threads()} threads"
+        start_peak(device)
+        try:
+            run.estimator.fit(samples.X_train, samples.y_train, checkpoint_dir=self.folder / "checkpoints")
+            network = getattr(run.estimator, "estimator_", run.estimator)
+            start = time.perf_counter()
+            predicted = run.estimator.predict(samples.X_test)
+            found["errors"] = errors_of(run, samples, predicted) | {
+                "seconds an epoch": network.fit_seconds_ / network.n_iter_,
+                "seconds to predict": time.perf_counter() - start,
+                "million parameters": sum(weights.numel() for weights in network.module_.parameters()) / 1e6,
+                "gigabytes": peak_memory(device) / 1e9,
+            }
+            found |= {"seconds": network.fit_seconds_, "epochs": network.n_iter_, "losses": list(network.loss_curve_)}
+        except (TrainingDivergedError, NonFinitePredictionError) as error:
+            found["diverged"] = str(error)
+        write_in_one_step(self.path(run), json.dumps(found, indent=1).encode())
 
     @cached_property
     def steps(self) -> dict[str, dict[str, float]]:
@@ -222,31 +246,11 @@ def _make_samples(samples: dict[str, Any]) -> Problem:
     return read_samples(Run("", None, {"samples": samples}, 0), None)
 
 
-def _fit(runs: Runs, run: Run) -> None:
-    """Fit one model, take its errors and write them; the work of a process."""
+def _work(runs: Runs, run: Run) -> None:
+    """Fit one model; the work of a process."""
     # An interrupted fit would end as if it were whole; the command ends this process instead.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    samples = runs.samples(run)
-    found: dict[str, Any] = {"protocol": run.protocol, "split": split_of(samples), "versions": versions()}
-    device = "cuda" if torch.cuda.is_available() else "cpu"
-    name = torch.cuda.get_device_name() if device == "cuda" else f"{platform.machine()}, {os.cpu_count()} cores"
-    found["hardware"] = f"{name}, {torch.get_num_threads()} threads"
-    start_peak(device)
-    try:
-        run.estimator.fit(samples.X_train, samples.y_train, checkpoint_dir=runs.folder / "checkpoints")
-        network = getattr(run.estimator, "estimator_", run.estimator)
-        start = time.perf_counter()
-        predicted = run.estimator.predict(samples.X_test)
-        found["errors"] = errors_of(run, samples, predicted) | {
-            "seconds an epoch": network.fit_seconds_ / network.n_iter_,
-            "seconds to predict": time.perf_counter() - start,
-            "million parameters": sum(weights.numel() for weights in network.module_.parameters()) / 1e6,
-            "gigabytes": peak_memory(device) / 1e9,
-        }
-        found |= {"seconds": network.fit_seconds_, "epochs": network.n_iter_, "losses": list(network.loss_curve_)}
-    except (TrainingDivergedError, NonFinitePredictionError) as error:
-        found["diverged"] = str(error)
-    write_in_one_step(runs.path(run), json.dumps(found, indent=1).encode())
+    runs.fit_here(run)
 
 
 # ---------------------------------------------------------------------- page
