@@ -231,13 +231,13 @@ def cells_of(tables: Sequence[Table], runs: Runs, options: argparse.Namespace) -
 
 
 def _in_order(cells: Sequence[Cell]) -> list[Run]:
-    """Each run once: those of the worthiest tables first, and of equal worth the first seed of all rows first."""
+    """Each run once: those of the worthiest tables first, of equal worth the first seed, and then short trainings."""
     found = [
-        (cell.table.content["worth"], seed, number, one)
+        (cell.table.content["worth"], seed, one.visits, number, one)
         for number, cell in enumerate(cells)
         for seed, one in enumerate(cell.runs)
     ]
-    return list({one.hash: one for *_, one in sorted(found, key=lambda entry: entry[:3])}.values())
+    return list({one.hash: one for *_, one in sorted(found, key=lambda entry: entry[:4])}.values())
 
 
 # ---------------------------------------------------------------------- runs
@@ -300,7 +300,7 @@ def _note(table: Table, cells: Sequence[Cell]) -> str:
     for cell in cells:
         one = cell.runs[0]
         samples = one.protocol["samples"]
-        ends = "seconds" if one.protocol["epochs"] is None else f"{one.epochs} epochs"
+        ends = "a limit of the time" if one.protocol["epochs"] is None else f"{one.protocol['epochs']} epochs"
         source = "published files" if samples["function"].startswith("load_") else "generated samples"
         is_made = is_made or source == "generated samples"
         words = f"{cell.metric}; {source}, {samples['train']} to train and {samples['test']} to test"
@@ -358,11 +358,11 @@ def _costs(
     for cell, one in places:
         small = cell.table.run(cell.row, cell.column, "reduced", 0, published=False, seconds=None)
         step, growth = runs.step(small), one.points / small.points
-        epoch = step["seconds"] * growth * one.n_train
+        epoch = step["seconds"] * growth * one.protocol["samples"]["train"]
         steps[one.hash] = epoch, step["gigabytes"] * growth
     stated, faster = _stated(runs, options), 1.0
     how = "Estimates, not measurements. Hours: a step of the reduced size that was timed here, times the samples"
-    if options.size == "full":
+    if options.size == "full" and not options.seconds:
         known = [steps[key][0] / seconds for key, seconds in stated.items() if key in steps]
         if not known:
             raise FieldDataError(
@@ -379,11 +379,12 @@ def _costs(
     for cell, one in places:
         epoch, memory = steps[one.hash]
         result, key = runs.result(one), cell.runs[0].hash
-        seconds, source = epoch * one.epochs / faster, "a step here"
+        seconds, source = epoch / faster, "a step here"
+        if key in stated and options.size == "full":
+            seconds, source = stated[key], "the paper"
+        seconds *= one.protocol["epochs"] or 1
         if options.seconds:
             seconds, source = options.seconds, "--seconds"
-        elif key in stated and options.size == "full":
-            seconds, source = stated[key] * one.epochs, "the paper"
         if result is not None:
             seconds, source = result.get("seconds", 0.0), "done"
         found[one.hash] = seconds / 3600, memory, source

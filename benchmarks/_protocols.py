@@ -49,7 +49,7 @@ _TRAINING = (
     *("max_iter", "batch_size", "learning_rate_init", "weight_decay", "early_stopping", "loss", "training"),
     "scaling",
 )
-#: Frames of the time series: those that are known, and times of a sample where time is a parameter.
+#: Frames that are known and as many that follow, and times of a sample where time is a parameter.
 _KNOWN, _TIMES = 10, 20
 
 
@@ -67,12 +67,15 @@ class Run:
         All that the result depends on, as JSON holds it.
     points : int
         Number of points of a sample.
+    frames : int, default=1
+        Number of frames of a sample that are learned one by one.
     """
 
     data: str
     estimator: Any
     protocol: dict[str, Any]
     points: int
+    frames: int = 1
 
     @cached_property
     def hash(self) -> str:
@@ -80,14 +83,9 @@ class Run:
         return hashlib.sha256(json.dumps(self.protocol, sort_keys=True).encode()).hexdigest()[:16]
 
     @property
-    def n_train(self) -> int:
-        """Number of training samples."""
-        return int(self.protocol["samples"]["train"])
-
-    @property
-    def epochs(self) -> int:
-        """Number of epochs."""
-        return int(self.protocol["epochs"])
+    def visits(self) -> int:
+        """Number of points that the training reads in all epochs, or in one where only the time is limited."""
+        return int(self.protocol["samples"]["train"] * self.points * self.frames * (self.protocol["epochs"] or 1))
 
 
 @dataclass(frozen=True)
@@ -175,10 +173,10 @@ class Table:
         data, sizes = self.data_sets[name], self.size(row, column, size)
         ends = until_time(seconds) if seconds else until_epoch(sizes["epochs"])
         model = _estimator(row, data["preset"]).set_params(random_state=seed, **ends)
-        form = data.get("form")
-        if form == "rollout":
+        frames = {None: 1, "rollout": _KNOWN, "times": _TIMES}[data.get("form")]
+        if data.get("form") == "rollout":
             model = skop.RolloutRegressor(model, window=_KNOWN)
-        elif form == "times":
+        elif data.get("form") == "times":
             model = skop.TimeConditionedRegressor(model, times=_TIMES)
         kind = "load" if published else "make"
         samples = {"function": data[kind], "arguments": sizes[kind], "train": sizes["train"], "test": sizes["test"]}
@@ -186,7 +184,7 @@ class Table:
         parameters = json.dumps(model.get_params(deep=True), default=lambda part: type(part).__name__)
         protocol = {"estimator": type(model).__name__, "parameters": json.loads(parameters), "samples": samples}
         protocol |= {"epochs": None if seconds else sizes["epochs"], "components": data.get("components")}
-        return Run(name, model, protocol, sizes["points"])
+        return Run(name, model, protocol, sizes["points"], frames)
 
 
 def _estimator(row: Mapping[str, Any], preset: str) -> Any:

@@ -291,7 +291,7 @@ def test_a_page_has_the_published_number_ours_and_their_ratio(tmp_path):
     assert "Errors on generated samples cannot be compared one to one with those on the published files." in text
 
 
-def test_worthier_tables_and_first_seeds_come_first_and_equal_runs_once():
+def test_worthier_tables_first_seeds_and_short_trainings_come_first_and_equal_runs_once():
     runs = papers._in_order(cells_of(TABLES, Runs("."), options("--size", "full")))
     assert len({run.hash for run in runs}) == len(runs)
     places = {run.hash: number for number, run in enumerate(runs)}
@@ -299,6 +299,8 @@ def test_worthier_tables_and_first_seeds_come_first_and_equal_runs_once():
     main_table, ablation = ([c for c in cells if c.table.name == name] for name in ("lamo_table_1", "amo_table_4"))
     firsts, lasts = ([places[cell.runs[seed].hash] for cell in main_table] for seed in (0, 2))
     assert max(firsts) < min(lasts)
+    visits = [runs[place].visits for place in sorted(firsts)]
+    assert visits == sorted(visits)
     # But for the row that the paper's main table has too.
     rest = [
         places[c.runs[0].hash]
@@ -322,6 +324,19 @@ def test_a_plan_takes_published_seconds_and_scales_the_others(tmp_path, monkeypa
     stated += [here["navier_stokes"] / second for second in (268.68, 305.33)]
     expected = 500 * here["darcy"] / np.median(stated) / 3600
     assert hours["FNO", "darcy"] == (pytest.approx(expected, rel=0.05), "a step here")
+
+
+def test_a_limit_of_the_time_takes_the_place_of_the_epochs(tmp_path, capsys):
+    table = small_tables(tmp_path)[0]
+    run = first_run(table, seconds=3.0)
+    assert run.estimator.max_time == 3.0
+    assert run.estimator.max_iter > 1000
+    cells = cells_of([table], Runs(tmp_path / "out"), options("--seconds", "3"))
+    assert "points, a limit of the time" in papers._note(table, cells)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(Runs, "step", lambda self, run: {"seconds": 0.1, "gigabytes": 0.25})
+        costs, _ = papers._costs([(cell, cell.runs[0]) for cell in cells], Runs(tmp_path), options("--seconds", "3"))
+    assert [cost[0] for cost in costs.values()] == [3 / 3600] * 2
 
 
 def test_without_time_nothing_is_run_and_the_page_says_so(tmp_path, capsys):
