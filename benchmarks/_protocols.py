@@ -18,8 +18,8 @@ from typing import Any
 
 import numpy as np
 
-import skop
 import skop.datasets
+import skop.estimators
 import skop.parts
 from benchmarks._models import until_epoch, until_time
 from benchmarks._problems import Problem
@@ -175,9 +175,9 @@ class Table:
         model = _estimator(row, data["preset"]).set_params(random_state=seed, **ends)
         frames = {None: 1, "rollout": _KNOWN, "times": _TIMES}[data.get("form")]
         if data.get("form") == "rollout":
-            model = skop.RolloutRegressor(model, window=_KNOWN)
+            model = skop.estimators.RolloutRegressor(model, window=_KNOWN)
         elif data.get("form") == "times":
-            model = skop.TimeConditionedRegressor(model, times=_TIMES)
+            model = skop.estimators.TimeConditionedRegressor(model, times=_TIMES)
         kind = "load" if published else "make"
         samples = {"function": data[kind], "arguments": sizes[kind], "train": sizes["train"], "test": sizes["test"]}
         # Names of parts stand for them; their parameters have entries of their own.
@@ -189,13 +189,13 @@ class Table:
 
 def _estimator(row: Mapping[str, Any], preset: str) -> Any:
     """Model of a row: a preset or defaults without a base, with its changes."""
-    kind = getattr(skop, row["estimator"])
+    kind = getattr(skop.estimators, row["estimator"])
     if row.get("has_preset", True):
         model = kind.from_preset(preset, **row.get("preset", {}))
     else:
         model = kind(base=None)
         if "training_of" in row:
-            other = getattr(skop, row["training_of"]).from_preset(preset)
+            other = getattr(skop.estimators, row["training_of"]).from_preset(preset)
             model.set_params(**{name: getattr(other, name) for name in _TRAINING})
     return model.set_params(**{name: _value(value) for name, value in row.get("parameters", {}).items()})
 
