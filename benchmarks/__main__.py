@@ -20,6 +20,7 @@ from benchmarks import (
     _kills,
     _navier_stokes,
     _novelty,
+    _papers,
     _pdebench_solvers,
     _phase_error,
     _point_scaling,
@@ -37,6 +38,7 @@ from skop.exceptions import SkopError
 __all__ = ["main", "make_parser"]
 
 _MEASUREMENTS = (
+    _papers,
     _small_darcy,
     _classical,
     _training_step,

@@ -20,7 +20,16 @@ import skop.ops
 from benchmarks._kernel_peers import Implementation
 from benchmarks._kernel_shapes import Case, Problem, Rates, function_name, make_problem
 
-__all__ = ["Settings", "in_new_process", "interleaved_times", "machine_rates", "probe", "write_reference"]
+__all__ = [
+    "Settings",
+    "in_new_process",
+    "interleaved_times",
+    "machine_rates",
+    "peak_memory",
+    "probe",
+    "start_peak",
+    "write_reference",
+]
 
 #: Most states (of all tokens) that the reference keeps: about 16 GB with its gradients, and under a minute.
 _REFERENCE_STATES = {"selective_scan": 2**26, "selective_path_scan": 2**26, "selective_scan_2d": 2**26}
@@ -179,9 +188,9 @@ def probe(implementation: Implementation, case: Case, settings: Settings, refere
     _run_once(function, make_problem(case if implementation.compiles else case.small(), *settings[:2]))
     start = time.perf_counter() - began
     given = make_problem(case, *settings[:2])
-    before = _start_peak(settings.device)
+    before = start_peak(settings.device)
     run = _run_once(function, given)
-    added = _peak(settings.device) - before
+    added = peak_memory(settings.device) - before
     expected = torch.load(reference, mmap=True, weights_only=True)
     errors = {name: _relative_error(value, expected[name]) for name, value in run.results.items()}
     return {"start": start, "forward": run.forward, "backward": run.backward, "bytes": added, "errors": errors}
@@ -305,8 +314,19 @@ def _relative_error(value: Tensor, expected: Tensor) -> float:
     return float((value.cpu().double() - expected).norm() / expected.norm())
 
 
-def _start_peak(device: str) -> int:
-    """Start to watch the peak memory and return what it is now."""
+def start_peak(device: str) -> int:
+    """Start to watch the peak memory and return what it is now.
+
+    Parameters
+    ----------
+    device : {"cpu", "cuda"}
+        Whose memory.
+
+    Returns
+    -------
+    int
+        Bytes.
+    """
     if device == "cuda":
         torch.cuda.reset_peak_memory_stats()
     elif sys.platform == "linux":
@@ -314,11 +334,22 @@ def _start_peak(device: str) -> int:
         if trim is not None:  # glibc: memory that was freed would be taken again unnoticed
             trim(0)
         Path("/proc/self/clear_refs").write_text("5")
-    return _peak(device)
+    return peak_memory(device)
 
 
-def _peak(device: str) -> int:
-    """Peak memory in bytes."""
+def peak_memory(device: str) -> int:
+    """Return the peak memory since `start_peak`.
+
+    Parameters
+    ----------
+    device : {"cpu", "cuda"}
+        Whose memory.
+
+    Returns
+    -------
+    int
+        Bytes.
+    """
     if device == "cuda":
         return torch.cuda.max_memory_allocated()
     if sys.platform == "linux":

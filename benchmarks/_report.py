@@ -22,7 +22,7 @@ from skop.estimators.files._old_parameters import renamed
 from skop.estimators.fitting._objective import AUTOMATIC_LOSSES
 from skop.networks import AMOPatchNetwork, GeoMaNONetwork, LaMOPatchNetwork, PatchNetwork
 
-__all__ = ["Report", "defaults_of", "mean_and_spread", "mean_change", "read_report"]
+__all__ = ["Report", "defaults_of", "mean_and_spread", "mean_change", "read_report", "versions"]
 
 #: Name of the record of defaults among the numbers of a file.
 _DEFAULTS = "defaults"
@@ -119,6 +119,18 @@ def _renamed_defaults(name: str, earlier: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
+def versions() -> dict[str, str]:
+    """Return the versions of what numbers depend on.
+
+    Returns
+    -------
+    dict of str
+        By the names of packages.
+    """
+    found = {"skop": __version__, "torch": torch.__version__, "scikit-learn": sklearn.__version__}
+    return found | {"numpy": np.__version__, "Python": platform.python_version()}
+
+
 def mean_and_spread(values: Sequence[float]) -> str:
     """Write a mean with its standard deviation over repetitions.
 
@@ -189,9 +201,15 @@ class Report:
         self.numbers: dict[str, Any] = {}
         self.defaults: dict[str, Any] | None = {name: defaults_of(name) for name in dict.fromkeys(models)}
 
-    def table(self, heading: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-        """Add a table and save what there is so far."""
-        lines = [f"## {heading}", "", "| " + " | ".join(columns) + " |", "|" + "---|" * len(columns)]
+    def table(self, heading: str, columns: Sequence[str], rows: Sequence[Sequence[str]], note: str = "") -> None:
+        """Add a table, with a paragraph before it, and save what there is so far."""
+        lines = [
+            f"## {heading}",
+            "",
+            *([note, ""] if note else []),
+            "| " + " | ".join(columns) + " |",
+            "|" + "---|" * len(columns),
+        ]
         lines += ["| " + " | ".join(row) + " |" for row in rows]
         self.parts.append("\n".join(lines) + "\n")
         print(self.parts[-1], flush=True)
@@ -235,8 +253,6 @@ class Report:
     def circumstances() -> str:
         """Command, versions, machine and date."""
         words = (Path(word).name if os.sep in word else word for word in sys.argv[1:])
-        versions = {"skop": __version__, "torch": torch.__version__, "scikit-learn": sklearn.__version__}
-        versions |= {"numpy": np.__version__, "Python": platform.python_version()}
-        stated = ", ".join(f"{name} {version}" for name, version in versions.items())
+        stated = ", ".join(f"{name} {version}" for name, version in versions().items())
         machine = f"{platform.machine()}, {os.cpu_count()} cores"
         return f"`python -m benchmarks {shlex.join(words)}`\n\n{stated}; {machine}; {datetime.now(UTC):%Y-%m-%d}."
