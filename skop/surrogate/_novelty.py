@@ -153,6 +153,11 @@ class Lattice:
         """Number of cells."""
         return int(np.prod(self.counts))
 
+    def n_kept(self, inputs: FieldSet) -> int:
+        """Number of training samples of which features are kept."""
+        most = max(min(_KEPT, _NUMBERS // (self.size * max(inputs.n_channels, 1))), _FOLDS)
+        return min(most, len(inputs))
+
 
 def _of_points(inputs: FieldSet, lattice: Lattice) -> FloatArray:
     """Moments of the points, corners of the box and logarithm of the number of points, ``(n, m + 2 d + 1)``.
@@ -314,9 +319,8 @@ class Reference:
     def from_fit(cls, inputs: FieldSet, tokens: Callable[[FieldSet], FloatArray | None]) -> Reference:
         """Describe training samples; a function returns the means (n, E) of the tokens of their network, or None."""
         lattice = Lattice.over(inputs)
-        most = max(min(_KEPT, _NUMBERS // (lattice.size * max(inputs.n_channels, 1))), _FOLDS)
-        if len(inputs) > most:
-            inputs = inputs[np.unique(np.linspace(0, len(inputs) - 1, most).round().astype(int))]
+        if (count := lattice.n_kept(inputs)) < len(inputs):
+            inputs = inputs[np.unique(np.linspace(0, len(inputs) - 1, count).round().astype(int))]
         raw, n = raw_features(inputs, lattice, tokens), len(inputs)
         blocks = {"fields": inputs.n_channels, "points": lattice.size}
         values = {"fields": inputs, "params": inputs.params}
