@@ -47,7 +47,7 @@ from skop.estimators.fitting._objective import (
     validation_error,
 )
 from skop.estimators.fitting._session_base import SessionBase
-from skop.exceptions import FieldDataError, SkopWarning, TrainingDivergedError, warn
+from skop.exceptions import FieldDataError, SkopWarning, TrainingDivergedError, held_warnings, warn
 from skop.losses import SobolevLoss
 from skop.ops import record_backends
 from skop.surrogate._correction import CorrectionNetwork
@@ -549,9 +549,10 @@ class FitSession:
             """Seconds of all of them, by their number of points."""
             model, inputs = self.estimator, self._of_used(self.whole.inputs)
             batch = inputs[: self.trainer.options.batch_size]
-            model._tokens(batch[:1])  # compiles what is new without gradients
-            start = time.perf_counter()
-            model._tokens(batch)
+            with held_warnings():
+                model._tokens(batch[:1])  # compiles what is new without gradients
+                start = time.perf_counter()
+                model._tokens(batch)
             seconds = (time.perf_counter() - start) / float(batch.n_points.sum())
             n_samples = model._n_referenced(inputs) + (0 if self.held is None else len(self.held))
             return seconds * n_samples * float(inputs.n_points.mean())
