@@ -43,7 +43,7 @@ from skop.estimators.files._persistence import register, save_estimator
 from skop.exceptions import FieldDataError, each_warning_once, held_warnings, warn
 from skop.metrics import channel_sizes, relative_l2_score
 from skop.surrogate._domain import SeenRanges, warn_of_findings
-from skop.surrogate._novelty import Novelty, Reference, check_level, features, reference_of, warn_of_novelty
+from skop.surrogate._novelty import Lattice, Novelty, Reference, check_level, features, reference_of, warn_of_novelty
 from skop.surrogate._profile import Finding, Profile, table_of
 
 __all__ = [
@@ -240,6 +240,10 @@ class FieldRegressor(RegressorMixin, BaseEstimator):
         # What is odd about the samples has been said by the fit.
         with held_warnings():
             self.reference_ = None if _is_checked.get() else Reference.from_fit(used, self._tokens)
+
+    def _n_referenced(self, inputs: FieldSet) -> int:
+        """Number of samples of which `_store_reference` stores features."""
+        return 0 if _is_checked.get() else Lattice.over(inputs).n_kept(inputs)
 
     def _tokens(self, inputs: FieldSet) -> FloatArray | None:
         """Means ``(n, E)`` over the points of the last tokens of the network; None without a network."""

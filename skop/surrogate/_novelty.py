@@ -31,6 +31,8 @@ __all__ = [
 
 #: Largest number of training samples that are kept, evenly spaced among all: 2000 with 130 features are 2 MB.
 _KEPT = 2000
+#: Points whose moments are added up at once; a bound of the memory.
+_POINTS = 2**15
 #: Largest number of values in cells of all of these, 2 MB, to bound the memory.
 _NUMBERS = 2**18
 #: Largest number of cells, and of components of one group of features, which bound the size of a file.
@@ -153,6 +155,11 @@ class Lattice:
         """Number of cells."""
         return int(np.prod(self.counts))
 
+    def n_kept(self, inputs: FieldSet) -> int:
+        """Number of training samples of which features are kept."""
+        most = max(min(_KEPT, _NUMBERS // (self.size * max(inputs.n_channels, 1))), _FOLDS)
+        return min(most, len(inputs))
+
 
 def _of_points(inputs: FieldSet, lattice: Lattice) -> FloatArray:
     """Moments of the points, corners of the box and logarithm of the number of points, ``(n, m + 2 d + 1)``.
@@ -166,13 +173,17 @@ def _of_points(inputs: FieldSet, lattice: Lattice) -> FloatArray:
     numbers = np.sqrt(sum(part**2 for part in np.meshgrid(*waves, indexing="ij", sparse=True)))
     moments = np.empty((len(sets), lattice.size))
     for row, points in enumerate(sets):
-        places = (np.asarray(points, dtype=np.float64) - lattice.lower) / lattice.span
-        product = np.ones((len(places), 1))
-        for wave, place in zip(waves, places.T, strict=True):
-            product = (product[:, :, np.newaxis] * np.cos(np.pi * place[:, np.newaxis] * wave)[:, np.newaxis]).reshape(
-                len(places), -1
-            )
-        moments[row] = product.mean(axis=0) / np.maximum(numbers.reshape(-1), 1.0)
+        total = np.empty((0, lattice.size))
+        for start in range(0, len(points), _POINTS):
+            piece = np.asarray(points[start : start + _POINTS], dtype=np.float64)
+            places = (piece - lattice.lower) / lattice.span
+            product = np.ones((len(places), 1))
+            for wave, place in zip(waves, places.T, strict=True):
+                cosines = np.cos(np.pi * place[:, np.newaxis] * wave)
+                product = (product[:, :, np.newaxis] * cosines[:, np.newaxis]).reshape(len(places), -1)
+            # Added row by row, as without pieces.
+            total = np.concatenate([total, product]).sum(axis=0, keepdims=True)
+        moments[row] = total[0] / len(points) / np.maximum(numbers.reshape(-1), 1.0)
     n_axes = max(int((lattice.counts > 1).sum()), 1)
     spacing = np.log(np.asarray(inputs.n_points, dtype=np.float64))[: len(sets), np.newaxis] / n_axes
     rows = np.concatenate([moments, lower, upper, spacing], axis=1)
@@ -314,9 +325,8 @@ class Reference:
     def from_fit(cls, inputs: FieldSet, tokens: Callable[[FieldSet], FloatArray | None]) -> Reference:
         """Describe training samples; a function returns the means (n, E) of the tokens of their network, or None."""
         lattice = Lattice.over(inputs)
-        most = max(min(_KEPT, _NUMBERS // (lattice.size * max(inputs.n_channels, 1))), _FOLDS)
-        if len(inputs) > most:
-            inputs = inputs[np.unique(np.linspace(0, len(inputs) - 1, most).round().astype(int))]
+        if (count := lattice.n_kept(inputs)) < len(inputs):
+            inputs = inputs[np.unique(np.linspace(0, len(inputs) - 1, count).round().astype(int))]
         raw, n = raw_features(inputs, lattice, tokens), len(inputs)
         blocks = {"fields": inputs.n_channels, "points": lattice.size}
         values = {"fields": inputs, "params": inputs.params}

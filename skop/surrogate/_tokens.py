@@ -49,12 +49,19 @@ def mean_tokens(surrogate: Surrogate, inputs: FieldSet) -> FloatArray | None:
 def _of_network(surrogate: Surrogate, inputs: FieldSet) -> FloatArray | None:
     """Means of the last tokens of samples on grids of the training spacing, or on points."""
     noted: list[_Noted] = []
+    n_tokens = 0
     bound = min(_TOKEN_POINTS, PREDICT_VALUES // max(surrogate.spec.n_fields, 1))
     loader, n_points = surrogate.loader(inputs), min(bound, int(inputs.n_points.sum()))
 
     def note(kind: str, tokens: torch.Tensor, grid: GridShape | None) -> None:
-        if kind != "poles":
-            noted.append((kind, tokens, grid))
+        if kind == "poles":
+            return
+        # Tokens of earlier blocks are not needed any more, and those of all blocks can be more than the memory holds.
+        if _is_whole(kind, grid):
+            noted.clear()
+        elif sum(_n_tokens(held) for of, held, _ in noted if of == kind) >= n_tokens:
+            noted[:] = [held for held in noted if held[0] != kind]
+        noted.append((kind, tokens, grid))
 
     with torch.inference_mode(), thread_limit(n_points, surrogate.width), observe_features(note):
         # Tokens of samples of unlike size that a network offers together are told apart one sample at a time.
@@ -62,6 +69,7 @@ def _of_network(surrogate: Surrogate, inputs: FieldSet) -> FloatArray | None:
             found: list[torch.Tensor] = []
             for indices, batch in loader.bounded_batches(most):
                 noted.clear()
+                n_tokens = _n_points(batch, len(indices))
                 surrogate.network(**batch.inputs())
                 if not noted:
                     return None
@@ -77,12 +85,12 @@ def _of_network(surrogate: Surrogate, inputs: FieldSet) -> FloatArray | None:
 def _means(noted: list[_Noted], batch: Batch, n_samples: int) -> list[torch.Tensor] | None:
     """Means of the last tokens offered for each sample of a batch; None if it is not known whose each token is."""
     last, pieces = noted[-1], list[torch.Tensor]()
-    n_points = batch.coords.shape[-2] * (1 if batch.sizes is not None else n_samples)
+    n_points = _n_points(batch, n_samples)
     for kind, tokens, grid in reversed(noted):
         # Networks on points offer those of a large sample in pieces, one after the other.
         if kind == last[0]:
             pieces.insert(0, tokens.reshape(-1, tokens.shape[-1]))
-        if grid is not None or kind.startswith("latent") or sum(map(len, pieces)) >= n_points:
+        if _is_whole(kind, grid) or sum(map(len, pieces)) >= n_points:
             break
     flat = torch.cat(pieces)
     if batch.sizes is not None and len(flat) == n_points:
@@ -90,3 +98,18 @@ def _means(noted: list[_Noted], batch: Batch, n_samples: int) -> list[torch.Tens
     if batch.sizes is not None and not last[0].startswith("latent") and n_samples > 1:
         return None
     return list(flat.reshape(n_samples, -1, flat.shape[-1]).mean(dim=1))
+
+
+def _is_whole(kind: str, grid: GridShape | None) -> bool:
+    """Whether tokens are never offered in pieces."""
+    return grid is not None or kind.startswith("latent")
+
+
+def _n_points(batch: Batch, n_samples: int) -> int:
+    """Number of points of all samples of a batch."""
+    return int(batch.coords.shape[-2]) * (1 if batch.sizes is not None else n_samples)
+
+
+def _n_tokens(tokens: torch.Tensor) -> int:
+    """Number of tokens of all samples."""
+    return tokens.numel() // tokens.shape[-1]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from skop.training._config import TrainerConfig
@@ -28,6 +30,11 @@ class TrainingClock:
         # Seconds of earlier runs, and the start time of the current run, if one is in progress.
         self.elapsed = 0.0
         self.start: float | None = None
+        # Seconds of the parts of the untimed pass that are still to be counted, and of each part when it last ran.
+        self.untimed: dict[str, float] = {}
+        self.last = {"step": 0.0, "epoch": 0.0}
+        #: Seconds of what follows the training within the time limit.
+        self.after = 0.0
 
     def count(self, n_samples: int) -> None:
         """Count the steps of a training with so many samples."""
@@ -49,10 +56,29 @@ class TrainingClock:
         # Of several processes the time is that at which they last met.
         return self.elapsed + (0.0 if self.start is None else self.group.time() - self.start)
 
+    @contextmanager
+    def timed(self, part: str) -> Iterator[None]:
+        """Note how long a step, or the end of an epoch, takes; before the run it is that of the untimed pass."""
+        before = self.group.time()
+        yield
+        seconds = self.group.time() - before
+        if self.start is None:
+            self.untimed[part] = seconds
+        else:
+            # The untimed pass took as long, but for what it compiled, which does not count.
+            self.elapsed += min(self.untimed.pop(part, 0.0), seconds)
+            self.last[part] = seconds
+
+    @property
+    def limit(self) -> float:
+        """Seconds for steps: the end of an epoch and what follows the training are left out, up to half of the time."""
+        most = math.inf if self.options.max_time is None else self.options.max_time
+        return max(most - self.last["epoch"] - self.after, most / 2)
+
     @property
     def is_over(self) -> bool:
-        """Whether the time limit is reached."""
-        return self.options.max_time is not None and self.seconds >= self.options.max_time
+        """Whether another step would end after the time limit."""
+        return self.seconds + self.last["step"] > self.limit
 
     @property
     def progress(self) -> float:
@@ -61,9 +87,7 @@ class TrainingClock:
 
     def part(self, of_epochs: float) -> float:
         """Completed fraction of the epochs, which is given, or of the time limit, whichever is larger."""
-        if self.options.max_time is not None:
-            of_epochs = max(of_epochs, self.seconds / self.options.max_time)
-        return min(of_epochs, 1.0)
+        return min(max(of_epochs, self.seconds / self.limit), 1.0)
 
     def set_rate(self) -> None:
         """Set the learning rate and the momentum of the optimiser by the schedule."""
@@ -99,9 +123,7 @@ class TrainingClock:
 
     def _place(self) -> float:
         """Place in the schedule, from 0 to 1, which is longer by the earlier training."""
-        before, options = self.earlier, self.options
+        before = self.earlier
         steps = before.epochs * self.epoch_steps
         part = (steps + self.state.step) / (steps + self.total_steps)
-        if options.max_time is not None:
-            part = max(part, (before.seconds + self.seconds) / (before.seconds + options.max_time))
-        return min(part, 1.0)
+        return min(max(part, (before.seconds + self.seconds) / (before.seconds + self.limit)), 1.0)

@@ -25,8 +25,8 @@ class TrainerConfig:
     weight_decay : float
         Decoupled weight decay.
     max_time : float or None
-        Time limit in seconds; the learning rate schedule then follows the time. The clock starts after one untimed
-        pass, in which kernels are compiled.
+        Time limit in seconds, in which the last validation and what follows the training are done too; the learning
+        rate schedule then follows the time. What one pass before the training takes to compile kernels does not count.
     group_size, grouping : int, {"together", "spread"}
         Number of successive samples that form a group, and the way in which batches are made of groups, see
         `epoch_rounds`. The learning rate is updated once per round.

@@ -62,6 +62,9 @@ class Trainer:
     group : Group or None, default=None
         Processes that share each batch; all of them have the same samples, options and random numbers. None is a single
         process.
+    after : callable or None, default=None
+        Function without arguments that measures the seconds of what follows the training within the time limit; it is
+        called once before the training if there is a limit.
 
     Attributes
     ----------
@@ -115,8 +118,9 @@ class Trainer:
         earlier: EarlierTraining = _NO_TRAINING,
         keeper: Keeper | None = None,
         group: Group | None = None,
+        after: Callable[[], float] | None = None,
     ) -> None:
-        self.network, self.options, self.rng = network, options, rng
+        self.network, self.options, self.rng, self.after = network, options, rng, after
         self.group = group or Group()
         self.group.listen(lambda: keeper is not None and keeper.is_called_off)
         self.monitors, self.earlier, self.keeper = tuple(monitors), earlier, keeper
@@ -227,13 +231,21 @@ class Trainer:
 
     def _warm_up(self) -> None:
         """Run one forward, backward and validation pass without any effect, so that all kernels are compiled."""
+        clock = self.clock
         with self.random.kept():
             order, size = next(self._rounds(np.random.RandomState(0)))
             try:
                 self.network.train()
-                self.gradients.set(next(iter(self.loader.batches(size, order))))
-                for monitor in self.monitors:
-                    monitor.rehearse(self)
+                with clock.timed("step"):
+                    self.gradients.set(next(iter(self.loader.batches(size, order))))
+                with clock.timed("epoch"):
+                    for monitor in self.monitors:
+                        monitor.rehearse(self)
+                if self.after is not None:
+                    self.network.eval()
+                    clock.after = self.after()
+                if clock.elapsed:  # a run that is resumed has had its pass
+                    clock.untimed.clear()
             finally:
                 self.gradients.forget()
                 self.state.go_back()
@@ -301,9 +313,10 @@ class Trainer:
 
     def _train_step(self, batch: Batch) -> torch.Tensor:
         """Take one step: learning rate, gradients, update; return the loss."""
-        self.clock.set_rate()
-        loss = self.gradients.set(batch)
-        self.state.update()
+        with self.clock.timed("step"):
+            self.clock.set_rate()
+            loss = self.gradients.set(batch)
+            self.state.update()
         return loss
 
     def _finish_epoch(self, mean_loss: float) -> None:
@@ -312,8 +325,9 @@ class Trainer:
         history.loss_curve.append(mean_loss)
         history.seconds.append(self.clock.seconds)
         with self.state.averaged():
-            for monitor in self.monitors:
-                history.stopped = monitor.epoch(self) or history.stopped
+            with self.clock.timed("epoch"):
+                for monitor in self.monitors:
+                    history.stopped = monitor.epoch(self) or history.stopped
             if self.clock.is_over and history.stopped != "callback":
                 history.stopped = "max_time"
             if history.stopped == "max_iter" and len(history.loss_curve) < self.options.max_iter:

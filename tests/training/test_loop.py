@@ -1,6 +1,5 @@
 """The training loop on a problem with a known answer, and everything that can go wrong in it."""
 
-import time
 import warnings
 from itertools import product
 from typing import NamedTuple
@@ -91,9 +90,9 @@ def monitors_of(options):
 def make_trainer(loss=squared, seed=0, network=None, **options):
     chosen = {"max_iter": 5, "batch_size": 4, "learning_rate": 0.05, "schedule": "constant", "warmup_fraction": 0.0}
     network = PointwiseLinear() if network is None else network
-    forward, monitors = options.pop("forward", None), monitors_of(options)
+    forward, after, monitors = options.pop("forward", None), options.pop("after", None), monitors_of(options)
     config, rng = configured(**(chosen | options)), np.random.RandomState(seed)
-    return Trainer(network, loss, config, rng, forward=forward, monitors=monitors)
+    return Trainer(network, loss, config, rng, forward=forward, monitors=monitors, after=after)
 
 
 def rates_of(trainer, loader=None):
@@ -407,21 +406,6 @@ def test_averaged_weights_validate_and_stay():
 
 
 # ---------------------------------------------------------------- ending
-def test_a_time_budget_ends_the_training_and_the_schedule():
-    rates = []
-
-    def slow(prediction, batch):
-        rates.append(trainer.optimizer.param_groups[0]["lr"])
-        time.sleep(0.01)
-        return squared(prediction, batch)
-
-    trainer = make_trainer(loss=slow, max_iter=10**6, max_time=0.3, schedule="cosine")
-    history = trainer.run(Loader())
-    assert history.stopped == "max_time"
-    # The rate follows the time: it has fallen to almost nothing although a million epochs were allowed.
-    assert rates[-1] < 0.1 * max(rates)
-
-
 class Clock:
     """Stands in for time.perf_counter."""
 
@@ -441,24 +425,62 @@ class Clock:
         return forward
 
 
-def test_the_clock_of_a_time_budget_starts_when_kernels_are_compiled(monkeypatch):
+def test_a_time_budget_ends_the_training_and_the_schedule(monkeypatch):
+    clock, rates = Clock(monkeypatch), []
+
+    def slow(prediction, batch):
+        rates.append(trainer.optimizer.param_groups[0]["lr"])
+        clock.now += 0.01
+        return squared(prediction, batch)
+
+    trainer = make_trainer(loss=slow, max_iter=10**6, max_time=0.3, schedule="cosine")
+    history = trainer.run(Loader())
+    assert history.stopped == "max_time"
+    # The rate follows the time: it has fallen to almost nothing although a million epochs were allowed.
+    assert rates[-1] < 0.1 * max(rates)
+
+
+def test_the_compiler_does_not_count_in_a_time_budget_but_the_untimed_pass_does(monkeypatch):
     clock = Clock(monkeypatch)
     forward = clock.compiles_then_takes(100.0, 0.25)
-    trainer = make_trainer(forward=forward, max_iter=10**6, max_time=6.0)
+    trainer = make_trainer(forward=forward, max_iter=10**6, max_time=6.25)
     history = trainer.run(Loader())
-    # An epoch is three steps.
+    # An epoch is three steps; the untimed pass takes one more.
     assert history.stopped == "max_time"
-    np.testing.assert_allclose(history.seconds, 0.75 * np.arange(1, 9))
+    np.testing.assert_allclose(history.seconds, 0.25 + 0.75 * np.arange(1, 9))
+
+
+@pytest.mark.parametrize("after", [0.0, 1.5, 4.0])
+def test_a_time_budget_holds_the_last_step_and_validation_and_what_follows(after, monkeypatch):
+    clock = Clock(monkeypatch)
+
+    def validate():
+        clock.now += 0.5
+        return 1.0
+
+    forward = clock.compiles_then_takes(1.0, 1.0)
+    trainer = make_trainer(forward=forward, validate=validate, max_iter=10**6, max_time=20.25, after=lambda: after)
+    history = trainer.run(Loader())
+    assert history.stopped == "max_time"
+    # Less than another step with its validation is left of it.
+    assert 18.75 < clock.now + after <= 20.25
+
+
+def test_what_follows_takes_half_of_a_time_budget_at_most(monkeypatch):
+    clock = Clock(monkeypatch)
+    forward = clock.compiles_then_takes(1.0, 1.0)
+    make_trainer(forward=forward, max_iter=10**6, max_time=20.0, after=lambda: 50.0).run(Loader())
+    assert clock.now == 10.0
 
 
 def test_the_loss_of_an_epoch_that_the_clock_cuts_is_the_mean_of_its_steps(monkeypatch):
-    options = {"forward": Clock(monkeypatch).compiles_then_takes(1.0, 1.0), "max_iter": 100, "max_time": 4.0}
+    options = {"forward": Clock(monkeypatch).compiles_then_takes(1.0, 1.0), "max_iter": 100, "max_time": 5.0}
     trainer = make_trainer(loss=lambda prediction, batch: 0 * prediction.sum() + 2, **options)
     with pytest.warns(SkopWarning, match="too few to learn"):
         history = trainer.run(Loader())
-    # An epoch is three steps, and the last one has a part of these.
+    # The untimed pass is a step, an epoch is three, and the last one has a part of these.
     assert history.loss_curve == [2.0, 2.0]
-    assert history.seconds == [3.0, 4.0]
+    assert history.seconds == [4.0, 5.0]
 
 
 def test_validation_compiles_before_the_clock_starts_too(monkeypatch):
@@ -470,7 +492,7 @@ def test_validation_compiles_before_the_clock_starts_too(monkeypatch):
         calls.append(trainer.network.training)
         return 1.0
 
-    trainer = make_trainer(validate=validate, max_iter=10**6, max_time=5.0)
+    trainer = make_trainer(validate=validate, max_iter=10**6, max_time=5.5)
     history = trainer.run(Loader())
     assert len(history.loss_curve) == len(history.validation_errors) == 10
     assert not any(calls)

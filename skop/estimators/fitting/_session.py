@@ -6,6 +6,7 @@ Notation: n samples, P points, q output channels, s scalars.
 from __future__ import annotations
 
 import copy
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -46,7 +47,7 @@ from skop.estimators.fitting._objective import (
     validation_error,
 )
 from skop.estimators.fitting._session_base import SessionBase
-from skop.exceptions import FieldDataError, SkopWarning, TrainingDivergedError, warn
+from skop.exceptions import FieldDataError, SkopWarning, TrainingDivergedError, held_warnings, warn
 from skop.losses import SobolevLoss
 from skop.ops import record_backends
 from skop.surrogate._correction import CorrectionNetwork
@@ -103,6 +104,8 @@ class FitSession:
         Changes to the training loop for data in time.
     kept : FitCheckpoints or None, default=None
         Checkpoints of this fit.
+    start : float or None, default=None
+        Time at which the fit began; now by default.
 
     Attributes
     ----------
@@ -142,8 +145,10 @@ class FitSession:
         sample_weight: Any,
         plan: TrainingPlan,
         kept: FitCheckpoints | None = None,
+        start: float | None = None,
     ) -> None:
         self.estimator, self.whole, self.plan = estimator, data, plan
+        self.start = time.perf_counter() if start is None else start
         self.kept = kept or FitCheckpoints()
         self.group = self.kept.group
         self.scaling, self.training = estimator._options("scaling"), estimator._options("training")
@@ -509,13 +514,14 @@ class FitSession:
         return Trainer(
             model.module_,
             objective_of(model, _spacing(places), self.plan),
-            self._after_base(trainer_config(model, self.points, self.plan)),
+            self._for_the_rest(trainer_config(model, self.points, self.plan)),
             self.rng,
             monitors=monitors,
             forward=self.plan.forward,
             earlier=earlier,
             keeper=self.kept if self.kept.is_on else None,
             group=self.group,
+            after=self._seconds_after,
         )
 
     def _earlier_training(self) -> EarlierTraining:
@@ -526,11 +532,32 @@ class FitSession:
         earlier: EarlierTraining | None = vars(model).get("_earlier")
         return earlier or EarlierTraining(model.n_iter_, model.fit_seconds_)
 
-    def _after_base(self, config: TrainerConfig) -> TrainerConfig:
-        """Return the settings with the time of the fit of the base taken off the time limit, up to half of it."""
+    def _for_the_rest(self, config: TrainerConfig) -> TrainerConfig:
+        """Return the settings with the time so far, of the base above all, taken off the time limit, up to half of it.
+
+        The base of a fit that is resumed was fitted before.
+        """
         if config.max_time is None:
             return config
-        return replace(config, max_time=max(config.max_time - self.estimator._base_seconds, config.max_time / 2))
+        spent = self.group.once(lambda: max(time.perf_counter() - self.start, self.estimator._base_seconds))
+        return replace(config, max_time=max(config.max_time - spent, config.max_time / 2))
+
+    def _seconds_after(self) -> float:
+        """Measure on a batch what the passes through the network after the training take: for novelty and its share."""
+
+        def measured() -> float:
+            """Seconds of all of them, by their number of points."""
+            model, inputs = self.estimator, self._of_used(self.whole.inputs)
+            batch = inputs[: self.trainer.options.batch_size]
+            with held_warnings():
+                model._tokens(batch[:1])  # compiles what is new without gradients
+                start = time.perf_counter()
+                model._tokens(batch)
+            seconds = (time.perf_counter() - start) / float(batch.n_points.sum())
+            n_samples = model._n_referenced(inputs) + (0 if self.held is None else len(self.held))
+            return seconds * n_samples * float(inputs.n_points.mean())
+
+        return self.group.once(measured)
 
     def _validation_of(self, valid: IntArray) -> Callable[[], float]:
         """Return a function that computes the current validation error, which is 1 - `score`."""

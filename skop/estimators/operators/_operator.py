@@ -7,6 +7,7 @@ Notation: n samples, P points, T points of all samples together, q output channe
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
@@ -290,7 +291,7 @@ class OperatorRegressor(OperatorParameters, CallbackSupportMixin, MeasuresCost, 
         checkpoint_dir: Any,
     ) -> History:
         """Read the data, and prepare and train the network together with the other processes of a group."""
-        continues = self._continues
+        start, continues = time.perf_counter(), self._continues
         if continues:
             self._check_continuation()
         reset = not (continues and self.spec_.is_table)
@@ -302,7 +303,7 @@ class OperatorRegressor(OperatorParameters, CallbackSupportMixin, MeasuresCost, 
                 self.__dict__.pop(name, None)
             self.__dict__.update(ended)
             return History(stopped=self.stopped_)
-        session = FitSession(self, data, sample_weight, plan, kept)
+        session = FitSession(self, data, sample_weight, plan, kept, start)
         session.prepare()
         told: dict[str, Any] = {"cheaper": cheaper_settings(self, session.points), "is_told": group.is_main}
         with kept.watching():

@@ -40,8 +40,9 @@ class OperatorParameters(HasParts):
         None,
         default=None,
         text=(
-            "Time limit of the training in seconds. The learning rate schedule then follows the time and is complete "
-            "when the time is up. The fit of a `base` counts. Results depend on the speed of the machine."
+            "Time limit of the fit in seconds. The learning rate schedule then follows the time and is complete when "
+            "the time is up. The fit of a `base` and what follows the training count, but each leaves the training at "
+            "least half of the time. Results depend on the speed of the machine."
         ),
     )
     batch_size: int | str = param(
