@@ -2,6 +2,7 @@
 
 import json
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -203,6 +204,19 @@ def test_summary_says_where_the_default_and_the_choice_are_behind(tmp_path, give
     # All results lie in the file of the page now.
     assert len(numbers_of(tmp_path / "all.md")) == 8
     assert main([*command, "--merge", str(tmp_path / "mine.npz")]) == 2
+
+
+def test_published_errors_stand_beside_those_measured(tmp_path, monkeypatch):
+    monkeypatch.setitem(PROBLEMS, "fibre", replace(PROBLEMS["wake"], published={"FNO": {6: 0.25}}))
+    output = tmp_path / "page.md"
+    command = ["cost-accuracy", "--rows", "fibre", "--models", "mean", "--learning-curve", "4", "6", "--test", "3"]
+    assert main([*command, "--output", str(output)]) == 0
+    text = output.read_text(encoding="utf-8")
+    assert text.startswith("# Cost against accuracy\n")
+    lines = [line for line in text.split("## fibre")[1].splitlines() if line.startswith("|")]
+    assert lines[0] == "| model | 4 samples | 6 samples |"
+    assert lines[2].startswith("| mean field | 0.")
+    assert lines[3:] == ["| FNO, published |  | 0.25 |"]
 
 
 def test_an_interrupted_run_keeps_and_prints_what_is_measured(tmp_path, given, monkeypatch, capsys):
