@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from benchmarks import (
     _classical,
+    _cost_accuracy,
     _cost_estimate,
     _darcy_solver,
     _distributed,
@@ -41,6 +42,7 @@ _MEASUREMENTS = (
     _papers,
     _small_darcy,
     _classical,
+    _cost_accuracy,
     _training_step,
     _cost_estimate,
     _threads,

@@ -8,7 +8,7 @@ import argparse
 import ast
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
@@ -49,7 +49,7 @@ from skop.estimators import (
 from skop.exceptions import FieldDataError
 from skop.metrics import channel_sizes, relative_l2_error
 
-__all__ = ["add_command"]
+__all__ = ["add_command", "add_options"]
 
 #: Leading modes and first samples from which the parameters of a Gaussian process on raw values are estimated.
 _LEADING_MODES, _MOST_SAMPLES = 10, 300
@@ -448,16 +448,39 @@ def add_command(commands: Any) -> None:
     commands : argparse sub-parsers
         Sub-parsers to which the command is added.
     """
-    parser = commands.add_parser("classical", help=__doc__.splitlines()[0])
+    add_options(commands.add_parser("classical", help=__doc__.splitlines()[0]), "Operators and classical surrogates")
+
+
+def add_options(
+    parser: argparse.ArgumentParser,
+    title: str,
+    *,
+    rows: Iterable[str] = PROBLEMS,
+    models: Iterable[str] = _MODELS,
+    **defaults: Any,
+) -> None:
+    """Make a command one that measures models on problems.
+
+    Parameters
+    ----------
+    parser : argparse.ArgumentParser
+        Parser of the command.
+    title : str
+        Heading of its page.
+    rows, models : iterable of str, default=all
+        Problems and models that it measures unless others are asked for.
+    **defaults
+        Defaults of other options.
+    """
     parser.add_argument(
-        "--rows", nargs="*", default=list(PROBLEMS), choices=list(PROBLEMS), metavar="ROW", help="problems; may be none"
+        "--rows", nargs="*", default=list(rows), choices=list(PROBLEMS), metavar="ROW", help="problems; may be none"
     )
     parser.add_argument("--data", help="an .npz file with X_train, y_train, X_test, y_test, as a further row")
     parser.add_argument(
         "--models",
         nargs="+",
         type=_chosen,
-        default=[list(_MODELS.values())],
+        default=[_chosen(word) for word in models],
         metavar="MODEL",
         help=f"{', '.join([*_GROUPS, *_MODELS])}; with other parameters after a colon: lamo-alone:batch_size=4",
     )
@@ -481,7 +504,7 @@ def add_command(commands: Any) -> None:
     parser.add_argument(
         "--print-only", action="store_true", help="measure nothing, and write the tables of what is measured"
     )
-    parser.set_defaults(run=run)
+    parser.set_defaults(run=run, title=title, **defaults)
 
 
 def run(options: argparse.Namespace) -> None:
@@ -493,7 +516,7 @@ def run(options: argparse.Namespace) -> None:
         Options of the command.
     """
     names = [name for given in options.models for model in given for name in model.depends_on]
-    report = Report("Operators and classical surrogates", options.output, names)
+    report = Report(options.title, options.output, names)
     report.resume()
     for path in options.merge:
         _take_over(report, Path(path))
@@ -661,6 +684,8 @@ def _tables(report: Report, cases: list[_Case], columns: list[tuple[_Model, floa
                 [model.label(limit), *(_cell(case, report, model, limit) for case in same)] for model, limit in columns
             ]
             lines = [line for line in lines if any(line[1:])]
+            for name, errors in same[0].recipe.published.items():
+                lines.append([f"{name}, published", *(f"{errors.get(case.n_train, '')}" for case in same)])
         else:
             heads = ["model", "relative L2 error", "seeds", "s to fit", "ms to predict a sample"]
             lines = [line for model, limit in columns if (line := _details(same[0], report, model, limit))]

@@ -4,11 +4,14 @@ A problem has training and test samples as an operator reads them. Where few num
 points differ, it has these numbers as a table too, which is what a classical model reads.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
+import torch
+from scipy.interpolate import RBFInterpolator, make_interp_spline
+from scipy.sparse.linalg import splu
 from scipy.special import erfc
 
 from skop._typing import FloatArray, PathOrStr
@@ -24,14 +27,34 @@ from skop.datasets import (
     make_moving_hole,
     make_wake,
 )
+from skop.datasets._finite_elements import assemble_stiffness, displacement_dofs, gradient_operator, import_fem
+from skop.datasets._hyperelastic import von_mises
+from skop.datasets._navier_stokes import FlowRecipe, VorticityEquation
 from skop.estimators.classical._nodes import keep_their_distances, nodes_correspond
 from skop.exceptions import FieldDataError
 
-__all__ = ["PROBLEMS", "Problem", "Recipe", "make_burgers", "read_problem", "read_recipe"]
+__all__ = [
+    "PROBLEMS",
+    "FibrePlate",
+    "Problem",
+    "Recipe",
+    "forced_flow",
+    "make_burgers",
+    "random_forcing",
+    "read_problem",
+    "read_recipe",
+]
 
 #: Names of the arrays of a user's file, and those of the small Darcy set of the neuraloperator project.
 _KEYS = ("X_train", "y_train", "X_test", "y_test")
 _DARCY_KEYS = ("train16_a", "train16_u", "test16_a", "test16_u")
+#: Squared wavenumber of the shortest of the 50 waves in a random forcing.
+_MOST_WAVES = 32
+#: Young's modulus and Poisson's ratio of the published plate's matrix, which is incompressible rubber of moduli
+#: C1 = 1.863e5 and C2 = 9.79e3 at small strain, and of its fibre; radius of the fibre.
+_MATRIX, _FIBRE, _RADIUS = (6 * (1.863e5 + 9.79e3), 0.5), (4e6, 0.35), 0.3
+#: Mean of the load, scale of its random part, and number of its cosines.
+_MEAN_LOAD, _LOAD_SCALE, _N_COSINES = 100.0, 400.0, 100
 #: Correlation length of the functions with an antiderivative, so small that 150 samples do not determine the map.
 _LENGTH_SCALE = 0.015
 
@@ -127,6 +150,8 @@ class Recipe:
         Default numbers of samples.
     is_given : bool, default=False
         Whether the samples are given, the same for all seeds and no more than the default numbers.
+    published : mapping, default={}
+        Errors that others published, on samples of their own: of each method by the number of training samples.
     """
 
     words: str
@@ -134,6 +159,7 @@ class Recipe:
     n_train: int
     n_test: int
     is_given: bool = False
+    published: Mapping[str, Mapping[int, float]] = field(default_factory=dict)
 
 
 def _wake(n_train: int, n_test: int, seed: int) -> Problem:
@@ -293,6 +319,36 @@ def _elasticity(n_train: int, n_test: int, seed: int) -> Problem:
     return _split(X, y, n_test)
 
 
+def _forced_flow(n_train: int, n_test: int, seed: int) -> Problem:
+    """Random forcings to the vorticity at time 10, all from the same vorticity at the start."""
+    n_samples = n_test + n_train
+    start, *forcings = random_forcing(1 + n_samples, seed)
+    grid = _grid(np.arange(len(start)) / len(start))
+    states = forced_flow(np.broadcast_to(start, (n_samples, *start.shape)), np.stack(forcings))
+    X, y = (FieldSet(grid, fields[..., np.newaxis].astype(np.float32)) for fields in (np.stack(forcings), states))
+    return _split(X, y, n_test)
+
+
+def _fibre(n_train: int, n_test: int, seed: int) -> Problem:
+    """Loads on the top of a plate to its stress; the data need scikit-fem."""
+    coefficients = np.random.default_rng(seed).standard_normal((n_test + n_train, _N_COSINES))
+    # A model gets the load at 21 places of the top, on 41 x 41 points the same all the way down.
+    places, axis = np.linspace(0, 1, 21), np.linspace(0, 1, 41)
+    loads = make_interp_spline(places, _load(places) @ _with_mean(coefficients).T)(axis).T
+    grid = _grid(axis)
+    stress = FibrePlate().stress(coefficients, grid.reshape(-1, 2)).reshape(-1, 41, 41)
+    X, y = (
+        FieldSet(grid, fields[..., np.newaxis].astype(np.float32))
+        for fields in (np.repeat(loads[:, :, np.newaxis], 41, axis=2), stress)
+    )
+    return replace(_split(X, y, n_test), symmetries=("flip_x",))
+
+
+def _grid(axis: FloatArray) -> FloatArray:
+    """Points of a square grid, (n, n, 2)."""
+    return np.stack(np.meshgrid(axis, axis, indexing="ij"), axis=-1)
+
+
 def _split(X: Any, y: Any, n_test: int, table: FloatArray | None = None) -> Problem:
     """Take the first samples for the tests, so that they do not depend on the number of training samples."""
     tables = (None, None) if table is None else (table[n_test:], table[:n_test])
@@ -329,6 +385,26 @@ PROBLEMS = {
     "darcy-85": Recipe("permeability to pressure, 85 x 85", _darcy(85), 1000, 100),
     "elasticity": Recipe("mesh around a void to the stress", _elasticity, 300, 100),
     "elasticity-100": Recipe("the same with 100 samples", _elasticity, 100, 100),
+    "forced-flow": Recipe(
+        "forcing of a periodic flow to its vorticity at time 10, 64 x 64",
+        _forced_flow,
+        312,
+        200,
+        published={
+            "FNO": {156: 0.0220, 312: 0.0136, 625: 0.0074},
+            "PCA-Net": {156: 0.497, 312: 0.312, 625: 0.223},
+        },
+    ),
+    "fibre": Recipe(
+        "load on a plate with a fibre to its stress, 41 x 41",
+        _fibre,
+        312,
+        200,
+        published={
+            "FNO": {156: 0.072, 312: 0.062, 625: 0.057},
+            "PCA-Net": {156: 0.146, 312: 0.111, 625: 0.088},
+        },
+    ),
 }
 
 
@@ -382,6 +458,178 @@ def make_burgers(
     stride = n_fine // n_points
     X, y = (fields[:, ::stride, np.newaxis].astype(np.float32) for fields in (start, end))
     return X, y
+
+
+def random_forcing(n_samples: int, seed: int, *, n_points: int = 64) -> FloatArray:
+    """Draw periodic Gaussian fields on a square of side 2 pi, of covariance ``(-Laplace + 9)**(-4)``.
+
+    They have the 50 longest waves, without the constant one.
+
+    Parameters
+    ----------
+    n_samples, n_points : int
+        Numbers of fields and of points per side, at ``2 pi i / n_points``.
+    seed : int
+        Seed. The first fields do not depend on their number.
+
+    Returns
+    -------
+    ndarray of shape (n_samples, n_points, n_points)
+        The fields.
+
+    References
+    ----------
+    M. V. de Hoop, D. Z. Huang, E. Qian, A. M. Stuart, "The cost-accuracy trade-off in operator learning with neural
+    networks", arXiv:2203.13181 (2022).
+    """
+    first, second = np.meshgrid(np.arange(-6, 7), np.arange(-6, 7), indexing="ij")
+    # One wave of each pair of opposite ones.
+    is_used = ((first > 0) | ((first == 0) & (second > 0))) & (first**2 + second**2 <= _MOST_WAVES)
+    waves = np.stack([first[is_used], second[is_used]])
+    deviations = (9.0 + (waves**2).sum(axis=0)) ** -2 / (np.sqrt(2) * np.pi)
+    phases = 2 * np.pi * np.tensordot(_grid(np.arange(n_points) / n_points), waves, axes=1)
+    draws = np.random.default_rng(seed).standard_normal((n_samples, 2, waves.shape[1])) * deviations
+    return np.tensordot(draws[:, 0], np.cos(phases), (1, 2)) + np.tensordot(draws[:, 1], np.sin(phases), (1, 2))
+
+
+def forced_flow(
+    start: FloatArray, forcings: FloatArray, *, viscosity: float = 1 / 40, time: float = 10.0, time_step: float = 0.2
+) -> FloatArray:
+    """Solve ``dw/dt + u . grad w = viscosity Laplace w + f`` for the vorticity on a periodic square of side 2 pi.
+
+    Parameters
+    ----------
+    start : ndarray of shape (n_samples, n_points, n_points)
+        Vorticity at time 0.
+    forcings : ndarray of shape (n_samples, n_points, n_points)
+        Curl of the force, f.
+    viscosity, time, time_step : float
+        Viscosity, time of the result, and length of the steps of the Runge-Kutta method.
+
+    Returns
+    -------
+    ndarray of shape (n_samples, n_points, n_points)
+        Vorticity at the time.
+    """
+    n_points = start.shape[-1]
+    # The solver's square has side 1: lengths are 2 pi times shorter there, times and vorticities the same.
+    recipe = FlowRecipe(
+        viscosity / (2 * np.pi) ** 2, n_points, n_points, (time,), 2.5, 7.0, 1.0, 0.0, "rk4", time_step, "subsample"
+    )
+    equation = VorticityEquation(recipe, torch.device("cpu"), torch.float64)
+    states = []
+    for first in range(0, len(start), 16):
+        rows = slice(first, first + 16)
+        modes, equation.forcing = (
+            torch.fft.rfft2(torch.as_tensor(np.ascontiguousarray(fields[rows])), norm="forward") * equation.kept
+            for fields in (start, forcings)
+        )
+        # With one step for all, the samples of a batch stay together, each beside its forcing.
+        state = next(equation.states(modes))
+        states.append(torch.fft.irfft2(state, s=(n_points, n_points), norm="forward").numpy())
+    return np.concatenate(states)
+
+
+class FibrePlate:
+    """A unit plate of rubber around a stiff fibre in plane stress, held at its bottom and loaded at its top.
+
+    Strains are below 0.1 %, so that both materials are taken as linear. The load at height 1 is ``100 + 400 f``,
+    upwards, where f is a Gaussian function of covariance ``(-d2/dx2 + 9)**(-1)`` with slope 0 at both ends, of 100
+    cosines.
+
+    Parameters
+    ----------
+    n_cells : int, default=10
+        Number of nine-node quadrilaterals on a side.
+    matrix, fibre : tuple of two floats
+        Young's modulus and Poisson's ratio.
+
+    References
+    ----------
+    M. V. de Hoop, D. Z. Huang, E. Qian, A. M. Stuart, "The cost-accuracy trade-off in operator learning with neural
+    networks", arXiv:2203.13181 (2022).
+    """
+
+    def __init__(
+        self, n_cells: int = 10, matrix: tuple[float, float] = _MATRIX, fibre: tuple[float, float] = _FIBRE
+    ) -> None:
+        skfem = import_fem()
+        mesh, element = _plate_mesh(n_cells), skfem.ElementQuad2()
+        basis = skfem.Basis(mesh, element, intorder=5)
+        # Three points an edge: the published loads are sums over as many.
+        top = skfem.FacetBasis(mesh, element, facets=mesh.facets_satisfying(lambda x: np.isclose(x[1], 1)), intorder=5)
+        self._free = np.flatnonzero(np.repeat(basis.doflocs[1] > 1e-9, 2))
+        self._dofs, self._operator = displacement_dofs(basis), gradient_operator(basis)
+        #: Quadrature points (N, 2), and their shares of the plate.
+        self.places: FloatArray = np.asarray(basis.global_coordinates()).reshape(2, -1).T
+        self.weights: FloatArray = basis.dx.ravel()
+        is_fibre = np.hypot(*(mesh.p[:, mesh.t].mean(axis=1) - 0.5)) < _RADIUS
+        laws = np.where(is_fibre[:, np.newaxis, np.newaxis], _plane_stress(*fibre), _plane_stress(*matrix))
+        self._laws = laws[:, np.newaxis]
+        tangent = basis.dx[:, :, np.newaxis, np.newaxis] * self._laws
+        self._stiffness = assemble_stiffness(self._operator, tangent, self._dofs)
+        self._load = np.zeros((2 * basis.N, 1 + _N_COSINES))
+        for number in range(1 + _N_COSINES):
+            form = skfem.LinearForm(lambda v, w, number=number: _load(w.x[0])[..., number] * v)
+            self._load[1::2, number] = form.assemble(top)
+
+    def components(self, coefficients: FloatArray) -> FloatArray:
+        """Stress at the quadrature points (N, 4, n), row by row, for coefficients of the cosines (n, 100)."""
+        factors = splu(
+            self._stiffness[self._free][:, self._free], permc_spec="MMD_AT_PLUS_A", options={"SymmetricMode": True}
+        )
+        displacement = np.zeros_like(self._load)
+        displacement[self._free] = factors.solve(self._load[self._free])
+        gradient = np.einsum("eqgd,edk->eqgk", self._operator, displacement[self._dofs])
+        parts = (self._laws @ gradient).reshape(-1, 4, 1 + _N_COSINES)
+        return parts @ _with_mean(coefficients).T
+
+    def stress(self, coefficients: FloatArray, places: FloatArray) -> FloatArray:
+        """Von Mises stress at places (p, 2) for coefficients of the cosines (n, 100): (n, p)."""
+        parts = self.components(coefficients).transpose(0, 2, 1)
+        found = von_mises(parts.reshape(*parts.shape[:2], 2, 2))
+        # Multiquadrics over the mean distance of the points carry the stress to the places, as published.
+        carry = RBFInterpolator(self.places, found, kernel="multiquadric", epsilon=len(found) ** 0.5, degree=-1)
+        return np.asarray(carry(places)).T
+
+
+def _load(x: FloatArray) -> FloatArray:
+    """Mean load, and the cosines of its random part with their deviations, at places (...): (..., 1 + cosines)."""
+    waves = np.pi * np.arange(1, 1 + _N_COSINES)
+    parts = _LOAD_SCALE * np.sqrt(2 / (waves**2 + 9)) * np.cos(x[..., np.newaxis] * waves)
+    return np.concatenate([np.full((*x.shape, 1), _MEAN_LOAD), parts], axis=-1)
+
+
+def _with_mean(coefficients: FloatArray) -> FloatArray:
+    """Coefficients of the mean load, 1, and of the cosines."""
+    return np.insert(coefficients, 0, 1.0, axis=1)
+
+
+def _plane_stress(young_modulus: float, poisson_ratio: float) -> FloatArray:
+    """Matrix from the gradient of a displacement to the stress in plane stress, both row by row, (4, 4)."""
+    identity = np.eye(4)
+    shear = (identity + identity[[0, 2, 1, 3]]) / (2 * (1 + poisson_ratio))
+    volume = poisson_ratio / (1 - poisson_ratio**2) * np.outer([1, 0, 0, 1], [1, 0, 0, 1])
+    return young_modulus * (shear + volume)
+
+
+def _plate_mesh(n_cells: int) -> Any:
+    """Quadrilaterals of the unit plate: a square core and a ring within the fibre, and a ring around it."""
+    skfem = import_fem()
+    side, number = np.linspace(-1, 1, n_cells + 1), np.arange(4 * n_cells + 1)
+    square = np.stack(
+        [np.interp(number / n_cells, range(5), ends) for ends in ([-1, 1, 1, -1, -1], [-1, -1, 1, 1, -1])]
+    )
+    angle = np.pi * (number / (2 * n_cells) - 0.75)
+    circle = _RADIUS * np.stack([np.cos(angle), np.sin(angle)])
+    core = skfem.MeshQuad.init_tensor(side, side)
+    mesh = replace(core, doflocs=_RADIUS / 2 * core.p)
+    for inner, outer, width in ((_RADIUS / 2 * square, circle, 0.2), (circle, square / 2, 0.3)):
+        ring = skfem.MeshQuad.init_tensor(number, np.linspace(0, 1, 1 + round(width * n_cells)))
+        place, share = ring.p[0].astype(int), ring.p[1]
+        points = (1 - share) * inner[:, place] + share * outer[:, place]
+        mesh = mesh + replace(ring, doflocs=np.ascontiguousarray(points))
+    return replace(mesh, doflocs=np.ascontiguousarray(0.5 + mesh.p))
 
 
 def read_problem(path: PathOrStr) -> Problem:

@@ -42,7 +42,7 @@ MAX_STEPS = 1_000_000
 
 
 @dataclass(frozen=True)
-class _Recipe:
+class FlowRecipe:
     """Everything that defines the distribution of one sample."""
 
     viscosity: float
@@ -200,7 +200,7 @@ def make_navier_stokes(
     _check_least("first_time", first)
     times = tuple(first + frame_interval * np.arange(n_input + n_output))
     solver = resolution if solver_resolution is None else solver_resolution
-    recipe = _Recipe(
+    recipe = FlowRecipe(
         viscosity, resolution, solver, times, alpha, tau, amplitude, forcing, method, time_step, coarsening
     )
     _check_recipe(recipe)
@@ -222,7 +222,7 @@ def make_navier_stokes(
     return X, y
 
 
-def _check_recipe(recipe: _Recipe) -> None:
+def _check_recipe(recipe: FlowRecipe) -> None:
     """Raise ValueError at the first setting outside its range."""
     _check_integer("resolution", recipe.resolution, 4)
     _check_integer("solver_resolution", recipe.solver_resolution, recipe.resolution)
@@ -244,11 +244,11 @@ def _check_recipe(recipe: _Recipe) -> None:
 
 
 def _make_batch(
-    recipe: _Recipe, start: int, seeds: list[np.random.SeedSequence], device: torch.device, dtype: torch.dtype
+    recipe: FlowRecipe, start: int, seeds: list[np.random.SeedSequence], device: torch.device, dtype: torch.dtype
 ) -> FloatArray:
     """Draw and solve a few samples, (B, resolution, resolution, frames)."""
     modes = np.stack([_random_modes(np.random.default_rng(seed), recipe) for seed in seeds])
-    equation = _Equation(recipe, device, dtype)
+    equation = VorticityEquation(recipe, device, dtype)
     vorticity = torch.as_tensor(modes, device=device).to(equation.stretch.dtype.to_complex())
     frames = []
     for time, state in zip(recipe.times, equation.states(vorticity), strict=True):
@@ -264,7 +264,7 @@ def _make_batch(
 
 
 # ---------------------------------------------------------------------- random field
-def _random_modes(rng: np.random.Generator, recipe: _Recipe) -> npt.NDArray[np.complex128]:
+def _random_modes(rng: np.random.Generator, recipe: FlowRecipe) -> npt.NDArray[np.complex128]:
     """Fourier coefficients of the Gaussian random field, (N, N // 2 + 1), scaled so that w = sum of c exp(i k x)."""
     cutoff, n_points = recipe.cutoff, recipe.solver_resolution
     numbers = np.arange(-cutoff, cutoff + 1)
@@ -286,7 +286,7 @@ def _random_modes(rng: np.random.Generator, recipe: _Recipe) -> npt.NDArray[np.c
     return modes
 
 
-def _on_grid(modes: torch.Tensor, recipe: _Recipe) -> torch.Tensor:
+def _on_grid(modes: torch.Tensor, recipe: FlowRecipe) -> torch.Tensor:
     """Vorticity (B, resolution, resolution) at the returned points."""
     n_points, n_returned = recipe.solver_resolution, recipe.resolution
     if recipe.coarsening == "subsample":
@@ -300,13 +300,13 @@ def _on_grid(modes: torch.Tensor, recipe: _Recipe) -> torch.Tensor:
 
 
 # ---------------------------------------------------------------------- solver
-class _Equation:
+class VorticityEquation:
     """The vorticity equation in Fourier space, with its time stepping.
 
     States are coefficients (B, N, N // 2 + 1), scaled so that w = sum of c exp(i k x).
     """
 
-    def __init__(self, recipe: _Recipe, device: torch.device, dtype: torch.dtype) -> None:
+    def __init__(self, recipe: FlowRecipe, device: torch.device, dtype: torch.dtype) -> None:
         n_points = recipe.solver_resolution
         options: dict[str, Any] = {"device": device, "dtype": dtype}
         k_x = 2 * torch.pi * torch.fft.fftfreq(n_points, 1 / n_points, **options)[:, None]

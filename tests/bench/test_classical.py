@@ -2,6 +2,7 @@
 
 import json
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -226,6 +227,19 @@ def test_the_time_to_equal_errors_follows_powers_of_the_time(tmp_path):
     # The slowest ends at 0.1 / sqrt(8); 0.2 / t falls to it at t = 2 sqrt(8).
     assert rows[0] == ["model", "epochs a second", "s to the error 0.0354"]
     assert rows[2:] == [["LaMO alone", "3", "5.66"], ["U-Net", "3", "8"], ["Transolver", "3", "at most 1"]]
+
+
+def test_published_errors_stand_beside_those_measured(tmp_path, monkeypatch):
+    monkeypatch.setitem(PROBLEMS, "fibre", replace(PROBLEMS["wake"], published={"FNO": {6: 0.25}}))
+    output = tmp_path / "page.md"
+    command = ["cost-accuracy", "--rows", "fibre", "--models", "mean", "--learning-curve", "4", "6", "--test", "3"]
+    assert main([*command, "--output", str(output)]) == 0
+    text = output.read_text(encoding="utf-8")
+    assert text.startswith("# Cost against accuracy\n")
+    lines = [line for line in text.split("## fibre")[1].splitlines() if line.startswith("|")]
+    assert lines[0] == "| model | 4 samples | 6 samples |"
+    assert lines[2].startswith("| mean field | 0.")
+    assert lines[3:] == ["| FNO, published |  | 0.25 |"]
 
 
 def test_an_interrupted_run_keeps_and_prints_what_is_measured(tmp_path, given, monkeypatch, capsys):

@@ -1,14 +1,26 @@
-"""The problems of the comparison: sizes and points, tests that stay the same, and Burgers' equation."""
+"""The problems of the comparison: sizes and points, tests that stay the same, and solvers."""
 
 import numpy as np
 import pytest
 
-from benchmarks._problems import PROBLEMS, make_burgers, read_problem, read_recipe
+from benchmarks._problems import (
+    _FIBRE,
+    _MATRIX,
+    PROBLEMS,
+    FibrePlate,
+    _plane_stress,
+    forced_flow,
+    make_burgers,
+    random_forcing,
+    read_problem,
+    read_recipe,
+)
 from skop import FieldSet
+from skop.datasets._hyperelastic import stress_and_tangent
 from skop.exceptions import FieldDataError
 
 #: What is made by finite elements, or takes longer.
-SLOW = {"cantilever", "elasticity", "elasticity-100", "darcy-32", "darcy-32-300", "darcy-32-100", "darcy-85"}
+SLOW = {"cantilever", "elasticity", "elasticity-100", "fibre"} | {row for row in PROBLEMS if row.startswith("darcy")}
 
 
 def values(part):
@@ -76,6 +88,73 @@ def test_burgers_starts_at_its_input_and_is_one_function_on_all_grids():
     coarse = make_burgers(3, 16, 1)
     np.testing.assert_array_equal(coarse[0], X[:, ::4])
     np.testing.assert_array_equal(coarse[1], y[:, ::4])
+
+
+def test_forcings_have_the_stated_covariance():
+    fields = random_forcing(500, 0, n_points=16)
+    waves = np.fft.rfft2(fields) / 16**2
+    first, second = np.meshgrid(np.fft.fftfreq(16, 1 / 16), np.arange(9), indexing="ij")
+    squares = first**2 + second**2
+    found = (np.abs(waves) ** 2).mean(axis=0)
+    # A wave exp(ikx) has half the variance of each of the cosine and the sine, of norm 1, and its opposite the other.
+    expected = np.where((squares > 0) & (squares <= 32), (9 + squares) ** -4.0 / (4 * np.pi**2), 0.0)
+    np.testing.assert_allclose(found, expected, rtol=0.25, atol=1e-20)
+    assert found[squares > 0].sum() == pytest.approx(expected.sum(), rel=0.05)
+
+
+def test_waves_are_forced_and_decay_exactly():
+    """One wave does not carry itself along. More samples than are solved at a time, each with its own forcing."""
+    x = 2 * np.pi * np.arange(16) / 16
+    wavenumbers, sizes = np.arange(18) % 4 + 1, np.random.default_rng(0).normal(size=(2, 18, 1, 1))
+    waves = np.sin(wavenumbers[:, None, None] * (x[:, None] + 2 * x))
+    rate = 0.03 * 5 * wavenumbers[:, None, None] ** 2
+    expected = (sizes[0] * np.exp(-2 * rate) + sizes[1] * (1 - np.exp(-2 * rate)) / rate) * waves
+    found = forced_flow(sizes[0] * waves, sizes[1] * waves, viscosity=0.03, time=2.0, time_step=0.02)
+    is_kept = wavenumbers <= 2  # waves longer than a third of the grid
+    np.testing.assert_allclose(found[is_kept], expected[is_kept], atol=1e-7)
+    np.testing.assert_allclose(found[~is_kept], 0, atol=1e-12)
+
+
+class TestFibrePlate:
+    def test_without_contraction_the_stress_is_the_load(self):
+        stress = FibrePlate(5, (2e6, 0.0), (2e6, 0.0)).components(np.zeros((1, 100)))
+        np.testing.assert_allclose(stress[..., 0] - [0, 0, 0, 100], 0, atol=1e-8)
+
+    def test_mean_stress_balances_the_load(self):
+        """Integrals of the stress are those of the load times 1 and x, whatever the materials."""
+        coefficients = np.vstack([np.zeros(100), np.eye(100)[:3]])
+        plate = FibrePlate(10)
+        stress, (x, y), weights = plate.components(coefficients), plate.places.T, plate.weights
+        assert weights.sum() == pytest.approx(1)
+        np.testing.assert_allclose(weights @ stress[:, 3], 100)
+        np.testing.assert_allclose(weights @ stress[:, 1], 0, atol=1e-9)
+        # The integral of x cos(pi l x) over [0, 1] is ((-1)^l - 1) / (pi l)^2.
+        waves = np.pi * np.arange(1, 4)
+        moments = 50 + 400 * np.sqrt(2 / (waves**2 + 9)) * (np.cos(waves) - 1) / waves**2
+        found = (weights * x) @ stress[:, 3] + (weights * y) @ stress[:, 1]
+        np.testing.assert_allclose(found, [50, *moments], rtol=1e-4)
+
+    def test_stress_of_the_fibre_is_of_second_order(self):
+        def mean(n_cells):
+            plate = FibrePlate(n_cells)
+            is_fibre = np.hypot(*(plate.places.T - 0.5)) < 0.3
+            return np.einsum("q,qij->ij", plate.weights[is_fibre], plate.components(np.eye(100)[:2])[is_fibre])
+
+        coarse, middle, fine = (mean(n_cells) for n_cells in (5, 10, 20))
+        assert 3 < np.linalg.norm(coarse - middle) / np.linalg.norm(middle - fine) < 6
+
+    def test_mirrored_loads_have_mirrored_stresses(self):
+        plate, load = FibrePlate(5), np.random.default_rng(0).standard_normal((1, 100))
+        places = np.random.default_rng(1).random((7, 2))
+        found = plate.stress(load * (-1.0) ** np.arange(1, 101), [1, 0] + [-1, 1] * places)
+        np.testing.assert_allclose(found, plate.stress(load, places), rtol=1e-6)
+
+    def test_the_matrix_is_rubber_at_small_strain(self):
+        _, tangent = stress_and_tangent(np.array([1.0, 0, 0, 1]), (1.863e5, 9.79e3))
+        np.testing.assert_allclose(_plane_stress(*_MATRIX), tangent, rtol=1e-12, atol=1e-6)
+        # Hooke's law of plane stress: a pull along x narrows the plate by Poisson's ratio.
+        pulled = _plane_stress(*_FIBRE) @ [1, 0, 0, -_FIBRE[1]]
+        np.testing.assert_allclose(pulled, [_FIBRE[0], 0, 0, 0], atol=1e-6)
 
 
 def test_files_of_the_user(tmp_path):

@@ -16,11 +16,11 @@ def recipe(**changes):
         "viscosity": 1e-3, "resolution": 32, "solver_resolution": 32, "times": (1.0,), "alpha": 2.5, "tau": 7.0,
         "amplitude": 1.0, "forcing": 0.0, "method": "rk4", "time_step": None, "coarsening": "subsample",
     }  # fmt: skip
-    return _navier_stokes._Recipe(**(settings | changes))
+    return _navier_stokes.FlowRecipe(**(settings | changes))
 
 
 def equation(**changes):
-    return _navier_stokes._Equation(recipe(**changes), torch.device("cpu"), torch.float64)
+    return _navier_stokes.VorticityEquation(recipe(**changes), torch.device("cpu"), torch.float64)
 
 
 def square(n_points):
