@@ -48,7 +48,7 @@ from skop.surrogate._profile import Finding, Profile, table_of
 
 __all__ = [
     *("FieldRegressor", "checked_by_caller", "end_if_interrupted", "fitted_attributes"),
-    "restored_on_failure",
+    *("n_referenced", "restored_on_failure"),
 ]
 
 #: Predictions at points, or at those of y in the fit for None, with a spread or two bounds or alone; and the points.
@@ -73,6 +73,11 @@ def checked_by_caller() -> Iterator[None]:
         yield
     finally:
         _is_checked.reset(token)
+
+
+def n_referenced(inputs: FieldSet) -> int:
+    """Number of samples of a fit of which features are stored for their novelty."""
+    return 0 if _is_checked.get() else Lattice.over(inputs).n_kept(inputs)
 
 
 @contextmanager
@@ -240,10 +245,6 @@ class FieldRegressor(RegressorMixin, BaseEstimator):
         # What is odd about the samples has been said by the fit.
         with held_warnings():
             self.reference_ = None if _is_checked.get() else Reference.from_fit(used, self._tokens)
-
-    def _n_referenced(self, inputs: FieldSet) -> int:
-        """Number of samples of which `_store_reference` stores features."""
-        return 0 if _is_checked.get() else Lattice.over(inputs).n_kept(inputs)
 
     def _tokens(self, inputs: FieldSet) -> FloatArray | None:
         """Means ``(n, E)`` over the points of the last tokens of the network; None without a network."""

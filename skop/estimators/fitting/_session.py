@@ -30,6 +30,7 @@ from skop.data import (
     grid_spacing,
     query_points,
 )
+from skop.estimators._field import n_referenced
 from skop.estimators._weights import check_weight
 from skop.estimators.classical._common_grid import MOST_GRID_AXES, on_grid, warn_of_resampling
 from skop.estimators.classical._copies import groups_of_same_inputs
@@ -544,20 +545,10 @@ class FitSession:
 
     def _seconds_after(self) -> float:
         """Measure on a batch what the passes through the network after the training take: for novelty and its share."""
-
-        def measured() -> float:
-            """Seconds of all of them, by their number of points."""
-            model, inputs = self.estimator, self._of_used(self.whole.inputs)
-            batch = inputs[: self.trainer.options.batch_size]
-            with held_warnings():
-                model._tokens(batch[:1])  # compiles what is new without gradients
-                start = time.perf_counter()
-                model._tokens(batch)
-            seconds = (time.perf_counter() - start) / float(batch.n_points.sum())
-            n_samples = model._n_referenced(inputs) + (0 if self.held is None else len(self.held))
-            return seconds * n_samples * float(inputs.n_points.mean())
-
-        return self.group.once(measured)
+        inputs, batch_size = self._of_used(self.whole.inputs), self.trainer.options.batch_size
+        n_samples = n_referenced(inputs) + (0 if self.held is None else len(self.held))
+        n_points = n_samples * float(inputs.n_points.mean())
+        return self.group.once(lambda: n_points * _seconds_a_point(self.estimator, inputs[:batch_size]))
 
     def _validation_of(self, valid: IntArray) -> Callable[[], float]:
         """Return a function that computes the current validation error, which is 1 - `score`."""
@@ -655,6 +646,15 @@ def _hold_out_at_random(train: IntArray) -> tuple[IntArray, IntArray]:
     order = np.random.RandomState(0).permutation(len(train))
     count = min(int(_JUDGED * len(train)), HELD_OUT[1])
     return train[np.sort(order[count:])], train[np.sort(order[:count])]
+
+
+def _seconds_a_point(model: Any, inputs: FieldSet) -> float:
+    """Measure a pass of samples through the network for each of their points."""
+    with held_warnings():
+        model._tokens(inputs[:1])  # compiles what is new without gradients
+        start = time.perf_counter()
+        model._tokens(inputs)
+    return (time.perf_counter() - start) / float(inputs.n_points.sum())
 
 
 def _spacing(inputs: FieldSet) -> tuple[float, ...] | None:
