@@ -666,12 +666,19 @@ def test_two_reviews_in_which_the_network_lowers_no_error_decide_for_the_base():
         assert [review.winner(part, now) for part, now in zip(parts, sequence, strict=True)] == winners
     assert [Review(True, is_line).winner(1 / 8, some) for is_line in (True, False)] == ["base", None]
     # On a line the first epoch decides.
-    assert [Review(True, is_line).is_due(0.01) for is_line in (True, False)] == [True, False]
+    assert [Review(True, is_line).is_due(0.01, 10) for is_line in (True, False)] == [True, False]
+    # Before an eighth a network that gains anything beyond chance goes on, and one of few steps is not looked at.
+    none, little = compared([0.0, 0.0], [1.0, 1.2], 1.0), compared([0.0, 0.1], [1.0, 1.0], 0.995)
+    for early, decided in [((none, none), "base"), ((none, little), None), ((little, none), None)]:
+        review = Review(learns_rest=True)
+        assert [review.winner(part, now) for part, now in zip((1 / 32, 1 / 16), early, strict=True)] == [None, decided]
+    assert [Review(True).is_due(1 / 16, steps) for steps in (99, 100)] == [False, True]
+    assert [Review(False).is_due(part, 1000) for part in (1 / 9, 1 / 8)] == [False, True]
     # A whole training in one or two epochs has one review.
     review = Review(learns_rest=True)
-    assert review.is_due(0.5)
+    assert review.is_due(0.5, 1)
     assert review.winner(0.5, nothing) is None
-    assert not review.is_due(0.9)
+    assert not review.is_due(0.9, 1)
 
 
 def test_a_network_for_the_whole_is_left_time_to_catch_up():

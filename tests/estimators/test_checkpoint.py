@@ -481,7 +481,7 @@ def test_a_final_fit_within_a_budget_goes_on(tmp_path, gathered):
 
     auto().fit(X, Y)
     whole = gathered.count[0]
-    killed(auto(), gathered, tmp_path, 14)
+    killed(auto(), gathered, tmp_path, 18)
     assert files(tmp_path, "epoch*"), "nothing was kept, so that nothing is tested"
     names = sorted(path.name.partition("-")[0] for path in tmp_path.iterdir())
     assert names == ["AutoRegressor", "LaMORegressor"]

@@ -18,8 +18,9 @@ __all__ = ["ERRORS", "ROUNDING", "Comparison", "Review", "correction_shares", "p
 
 #: Take a base, and a share of the network, only if they gain more than this number of standard errors.
 ERRORS = 2.0
-#: Compare the network with the base after these parts of the training.
-_REVIEWS = (1 / 8, 1 / 4, 1 / 2)
+#: Compare the network with the base after these parts of the training; earlier ones are for a network that learns the
+#: residual, from this number of steps on.
+_REVIEWS, _EARLY, _STEPS = (1 / 8, 1 / 4, 1 / 2), (1 / 32, 1 / 16), 100
 #: Variations below this part of the values are rounding.
 ROUNDING = 1e-13
 
@@ -88,7 +89,7 @@ class Review:
     def __init__(self, learns_rest: bool, is_line: bool = False) -> None:
         self.learns_rest, self.is_line = learns_rest, is_line
         # On a line nothing speaks for the network, so that one epoch is enough.
-        self.due = [0.0] if learns_rest and is_line else list(_REVIEWS)
+        self.due = [0.0] if learns_rest and is_line else [*(_EARLY if learns_rest else ()), *_REVIEWS]
         self.before: tuple[float, Comparison] | None = None
 
     def state_dict(self) -> dict[str, Any]:
@@ -102,9 +103,10 @@ class Review:
         parts = {} if before is None else {name: held for name, held in before.items() if name != "part"}
         self.before = None if before is None else (before["part"], Comparison(**parts))
 
-    def is_due(self, part: float) -> bool:
-        """Whether a review is due when this fraction of the training is complete."""
-        return bool(self.due) and part >= self.due[0]
+    def is_due(self, part: float, steps: int) -> bool:
+        """Whether a review is due when this fraction of the training, and so many steps, are complete."""
+        is_told = part >= _REVIEWS[0] or steps >= _STEPS or self.is_line
+        return bool(self.due) and part >= self.due[0] and is_told
 
     def pass_by(self, part: float) -> None:
         """Mark the reviews up to this fraction of the training as done."""
@@ -114,10 +116,10 @@ class Review:
         """Decide whether network or base is of no use for the rest of the training.
 
         A network that learns the residual learns it early or not at all: it is of no use if it lowers no error by a
-        fiftieth in two successive comparisons. A network that learns the whole map is worse than a good base for long.
-        It is of no use if, in addition, its error is extrapolated to be so large that it would lower no error by a
-        fiftieth at the end. The extrapolation is the power of the time between the last two comparisons. The base is of
-        no use to such a network by the same measure.
+        fiftieth in two successive comparisons; or, in the first eighth of the training, none beyond chance. A network
+        that learns the whole map is worse than a good base for long. It is of no use if, in addition, its error is
+        extrapolated to be so large that it would lower no error by a fiftieth at the end. The extrapolation is the
+        power of the time between the last two comparisons. The base is of no use to such a network by the same measure.
 
         Parameters
         ----------
@@ -141,7 +143,8 @@ class Review:
         if before is None or min(now.blended.min(), before[1].blended.min()) < OF_USE:
             return None
         if self.learns_rest:
-            return "base"
+            is_chance = max(now.shares.max(), before[1].shares.max()) == 0
+            return "base" if is_chance or part >= _REVIEWS[0] else None
         # Where the base has no error, the ratio is infinite.
         known = np.isfinite(now.ratio) & np.isfinite(before[1].ratio)
         fallen = np.divide(now.ratio, before[1].ratio, out=np.ones_like(now.ratio), where=known)

@@ -50,7 +50,7 @@ class BaseMonitor(Monitor):
         """End the training if the network is of no use, and drop a base that is of none."""
         session, part = self.session, trainer.progress
         unseen = session.base.unseen
-        if unseen is None or session.held is None or not self.rule.is_due(part):
+        if unseen is None or session.held is None or not self.rule.is_due(part, trainer.state.step):
             return None
         trainer.network.eval()
         winner = self.rule.winner(part, session.base.compared(unseen, session.held))
