@@ -9,10 +9,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from threading import Semaphore
 from typing import Any
 
 import numpy as np
-from joblib import Parallel, delayed
+from joblib import Parallel, delayed, effective_n_jobs
 
 from skop._files import write_in_one_step
 from skop._jobs import workers_for
@@ -104,14 +105,20 @@ class SetFile:
             return
         made = self._made(part) if part.exists() else 0
         yield made
-        tasks = (delayed(self._make)(number) for number in range(made, self.count))
         n_workers = workers_for(n_jobs, self.count - made)
-        for arrays in Parallel(n_jobs=n_workers, prefer="threads", return_as="generator")(tasks):
-            if not made:
-                write_in_one_step(part, partial(self._allocate, arrays))
-            _write_sample(part, made, arrays)
-            made += 1
-            yield made
+        # Where writing is slower than making, samples would otherwise fill the memory.
+        room = Semaphore(2 * effective_n_jobs(n_workers))
+        tasks = (delayed(self._make_where_room)(number, room) for number in range(made, self.count))
+        try:
+            for arrays in Parallel(n_workers, prefer="threads", batch_size=1, return_as="generator")(tasks):
+                if not made:
+                    write_in_one_step(part, partial(self._allocate, arrays))
+                _write_sample(part, made, arrays)
+                made += 1
+                room.release()
+                yield made
+        finally:
+            room.release(self.count)  # no thread waits for a call that has ended
         part.replace(self.path)
 
     @property
@@ -133,6 +140,11 @@ class SetFile:
                 "elsewhere."
             )
         return made
+
+    def _make_where_room(self, number: int, room: Semaphore) -> Arrays:
+        """Make one sample as soon as few others wait to be written."""
+        room.acquire()
+        return self._make(number)
 
     def _make(self, number: int) -> Arrays:
         """Make one sample."""
