@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from skop._typing import FloatArray, IntArray
-from skop.data import FieldSet, Targets, TrainingData
+from skop.data import FieldSet, Targets, TrainingData, piece_length
 from skop.estimators._weights import samples_with_weight
 from skop.exceptions import FieldDataError
 
@@ -23,7 +23,11 @@ _NO_WEIGHT = 1e-14
 
 def groups_of_same_inputs(inputs: FieldSet) -> IntArray:
     """Number samples (n,) so that those with the same inputs have the same number, in an order as good as random."""
-    return _numbers_of_same(_parts_of(inputs), len(inputs))
+    # Fields in files may be more than the memory holds.
+    step = piece_length(inputs, max(inputs.n_channels, inputs.n_dims))
+    pieces = (inputs[start : start + step] for start in range(0, len(inputs), step))
+    digests = [_digests(_parts_of(piece), len(piece)) for piece in pieces]
+    return np.asarray(np.unique(np.concatenate(digests), return_inverse=True)[1])
 
 
 def groups_of_repeats(inputs: FieldSet) -> IntArray | None:
@@ -43,10 +47,14 @@ def _parts_of(samples: FieldSet | None) -> list[Any]:
 
 def _numbers_of_same(parts: list[Any], n_samples: int) -> IntArray:
     """Number samples by their parts, in an order that is as good as random."""
+    return np.asarray(np.unique(_digests(parts, n_samples), return_inverse=True)[1])
+
+
+def _digests(parts: list[Any], n_samples: int) -> IntArray:
+    """Checksums (n,) of the parts of samples."""
     # A negative zero is a zero.
     rows = (b"".join((np.array(part[i], np.float64) + 0.0).tobytes() for part in parts) for i in range(n_samples))
-    digests = np.frombuffer(b"".join(hashlib.sha256(row).digest()[:8] for row in rows), dtype="<u8")
-    return np.asarray(np.unique(digests, return_inverse=True)[1])
+    return np.frombuffer(b"".join(hashlib.sha256(row).digest()[:8] for row in rows), dtype="<u8")
 
 
 def without_copies(
