@@ -60,10 +60,13 @@ class Runs:
         Where results, samples, checkpoints and measured steps are.
     data : path-like or None, default=None
         Folder of published files.
+    processor_time : bool, default=False
+        Whether fits have one thread, and limits of the time are those of the processor.
     """
 
-    def __init__(self, folder: Any, data: Any = None) -> None:
+    def __init__(self, folder: Any, data: Any = None, *, processor_time: bool = False) -> None:
         self.folder, self.data = Path(folder), None if data is None else Path(data)
+        self.processor_time = processor_time
         self.folder.mkdir(parents=True, exist_ok=True)
 
     def has_files(self, names: Iterable[str]) -> bool:
@@ -106,24 +109,32 @@ class Runs:
 
     def fit_here(self, run: Run) -> None:
         """Fit in this process, take the errors and write them."""
-        samples = self.samples(run)
+        samples, model = self.samples(run), run.estimator
         found: dict[str, Any] = {"protocol": run.protocol, "split": split_of(samples), "versions": versions()}
         device = "cuda" if torch.cuda.is_available() else "cpu"
         name = torch.cuda.get_device_name() if device == "cuda" else f"{platform.machine()}, {os.cpu_count()} cores"
         found["hardware"] = f"{name}, {torch.get_num_threads()} threads"
+        # Of the models with which the operators are compared, some are no networks and need no checkpoints.
+        options = {"checkpoint_dir": self.folder / "checkpoints"} if _is_network(model) else {}
         start_peak(device)
+        start = time.perf_counter()
         try:
-            run.estimator.fit(samples.X_train, samples.y_train, checkpoint_dir=self.folder / "checkpoints")
-            network = getattr(run.estimator, "estimator_", run.estimator)
+            model.fit(samples.X_train, samples.y_train, **options)
+            found["seconds"] = time.perf_counter() - start
             start = time.perf_counter()
-            predicted = run.estimator.predict(samples.X_test)
+            predicted = model.predict(samples.X_test)
             found["errors"] = errors_of(run, samples, predicted) | {
-                "seconds an epoch": network.fit_seconds_ / network.n_iter_,
                 "seconds to predict": time.perf_counter() - start,
-                "million parameters": sum(weights.numel() for weights in network.module_.parameters()) / 1e6,
                 "gigabytes": peak_memory(device) / 1e9,
             }
-            found |= {"seconds": network.fit_seconds_, "epochs": network.n_iter_, "losses": list(network.loss_curve_)}
+            if _is_network(model):
+                network = getattr(model, "estimator_", model)
+                found["errors"] |= {
+                    "seconds an epoch": network.fit_seconds_ / network.n_iter_,
+                    "million parameters": sum(weights.numel() for weights in network.module_.parameters()) / 1e6,
+                }
+                losses = list(network.loss_curve_)
+                found |= {"seconds": network.fit_seconds_, "epochs": network.n_iter_, "losses": losses}
         except (TrainingDivergedError, NonFinitePredictionError) as error:
             found["diverged"] = str(error)
         write_in_one_step(self.path(run), json.dumps(found, indent=1).encode())
@@ -162,6 +173,9 @@ def add_command(commands: Any) -> None:
     parser.add_argument("--seconds", type=float, help="length of every training, in place of its epochs")
     parser.add_argument("--rows", nargs="+", help="rows with these names alone")
     parser.add_argument("--seeds", type=int, help="fits of each row, in place of the protocols'")
+    parser.add_argument(
+        "--processor-time", action="store_true", help="limits are time of the processor, and a fit has one thread"
+    )
     parser.add_argument("--plan", action="store_true", help="print the runs in order, with estimates; run none")
     parser.add_argument("--budget", type=float, help="hours after which to stop; given again, the command goes on")
     parser.set_defaults(run=run)
@@ -176,7 +190,7 @@ def run(options: argparse.Namespace) -> None:
         Options of the command.
     """
     end = None if options.budget is None else time.monotonic() + 3600 * options.budget
-    runs = Runs(options.output, options.data)
+    runs = Runs(options.output, options.data, processor_time=options.processor_time)
     tables = read_tables(options.tables)
     cells = cells_of(tables, runs, options)
     if options.plan:
@@ -186,7 +200,8 @@ def run(options: argparse.Namespace) -> None:
         if runs.result(one) is None:
             if end is not None and time.monotonic() >= end:
                 break
-            print(f"{one.data}: {one.protocol['estimator']}, run {one.hash}", file=sys.stderr, flush=True)
+            model = getattr(one.estimator, "estimator", one.estimator)
+            print(f"{one.data}: {type(model).__name__}, run {one.hash}", file=sys.stderr, flush=True)
             if not runs.fit(one, end):
                 break
     write_page(Path(options.output) / "papers.md", tables, cells, runs)
@@ -219,7 +234,7 @@ def cells_of(tables: Sequence[Table], runs: Runs, options: argparse.Namespace) -
         raise FieldDataError(f"No table has a row {unknown[0]!r} that can be run; choose from {sorted(named)}.")
     found = []
     for table in tables:
-        for row, column in table.cells():
+        for row, column in table.cells() if options.size in table.sizes else ():
             if options.rows and row["name"] not in options.rows:
                 continue
             is_published = runs.has_files(table.data_sets[table.columns[column]["data"]].get("files", ()))
@@ -250,7 +265,16 @@ def _work(runs: Runs, run: Run) -> None:
     """Fit one model; the work of a process."""
     # An interrupted fit would end as if it were whole; the command ends this process instead.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if runs.processor_time:
+        torch.set_num_threads(1)
+        # Limits of the training time are read by this clock.
+        time.perf_counter = time.process_time
     runs.fit_here(run)
+
+
+def _is_network(model: Any) -> bool:
+    """Whether an estimator, or the one in it, trains a network."""
+    return "base" in getattr(model, "estimator", model).get_params(deep=False)
 
 
 # ---------------------------------------------------------------------- page
@@ -280,9 +304,11 @@ def write_page(path: Path, tables: Sequence[Table], cells: Sequence[Cell], runs:
             report.numbers[one.hash] = found
     for table in tables:
         own = [cell for cell in cells if cell.table is table]
-        if own:
-            rows = [_line(cell, runs) for cell in own]
-            report.table(f"{table.title} (`{table.name}`)", _COLUMNS, rows, note=_note(table, own))
+        title = f"{table.title} (`{table.name}`)"
+        if own and any("published" in cell.row for cell in own):
+            report.table(title, _COLUMNS, [_line(cell, runs) for cell in own], note=_note(table, own))
+        elif own:
+            report.table(title, ["", *table.columns], _matrix(own, table.columns, runs), note=_note(table, own))
         if missing := [row for row in table.rows if "estimator" not in row]:
             why = table.content.get("why", "skop has no such model")
             lines = [
@@ -313,15 +339,29 @@ def _note(table: Table, cells: Sequence[Cell]) -> str:
 
 def _line(cell: Cell, runs: Runs) -> list[str]:
     """Line of a cell: published, ours, and their ratio."""
-    results = [found for one in cell.runs if (found := runs.result(one)) is not None]
-    values = [found["errors"][cell.metric] for found in results if "errors" in found]
     published, _ = cell.table.published(cell.row, cell.column)
-    ours = _spread(float(np.mean(values)), np.std(values, ddof=1) if len(values) > 1 else None) if values else ""
-    if len(values) < len(results):
-        ours = f"{ours} ({len(results) - len(values)} of {len(results)} diverged)".strip()
+    values, n_results, ours = _ours(cell, runs)
     ratio = f"{np.mean(values) / published:.2f}" if values and published else ""
     shown = _published(cell.table, cell.row, cell.column)
-    return [cell.row["name"], cell.column, shown, ours or "not run yet", ratio, str(len(results) or "")]
+    return [cell.row["name"], cell.column, shown, ours, ratio, str(n_results or "")]
+
+
+def _matrix(cells: Sequence[Cell], columns: Iterable[str], runs: Runs) -> list[list[str]]:
+    """Lines of a table without published numbers: a model and its errors."""
+    found: dict[str, dict[str, str]] = {}
+    for cell in cells:
+        found.setdefault(cell.row["name"], {})[cell.column] = _ours(cell, runs)[-1]
+    return [[name, *(numbers.get(column, "") for column in columns)] for name, numbers in found.items()]
+
+
+def _ours(cell: Cell, runs: Runs) -> tuple[list[float], int, str]:
+    """Numbers of the runs of a cell, how many runs there are, and mean and spread in words."""
+    results = [found for one in cell.runs if (found := runs.result(one)) is not None]
+    values = [found["errors"][cell.metric] for found in results if "errors" in found]
+    words = _spread(float(np.mean(values)), np.std(values, ddof=1) if len(values) > 1 else None) if values else ""
+    if len(values) < len(results):
+        words = f"{words} ({len(results) - len(values)} of {len(results)} diverged)".strip()
+    return values, len(results), words or "not run yet"
 
 
 def _published(table: Table, row: dict[str, Any], column: str) -> str:
@@ -345,24 +385,31 @@ def _plan(cells: Sequence[Cell], runs: Runs, options: argparse.Namespace) -> Non
         cell, (hours, memory, source) = places[one.hash][0], costs[one.hash]
         total += 0.0 if source == "done" else hours
         words = [cell.table.name, cell.row["name"], cell.column, str([run.hash for run in cell.runs].index(one.hash))]
-        rows.append([str(number), *words, f"{hours:.2g}", f"{total:.3g}", f"{memory:.2g}", source])
+        rows.append([str(number), *words, f"{hours:.2g}", f"{total:.3g}"])
+        rows[-1] += ["" if memory is None else f"{memory:.2g}", source]
     columns = ["", "table", "row", "column", "seed", "hours", "hours until then", "GB", "estimate from"]
     Report("Plan", None).table(f"{len(rows)} runs of the {options.size} size", columns, rows, note=how)
 
 
 def _costs(
     places: Sequence[tuple[Cell, Run]], runs: Runs, options: argparse.Namespace
-) -> tuple[dict[str, tuple[float, float, str]], str]:
+) -> tuple[dict[str, tuple[float, float | None, str]], str]:
     """Hours and gigabytes of runs with what the estimate is from, by their checksums; and how it comes about."""
     steps: dict[str, tuple[float, float]] = {}
+    limits: dict[str, float] = {}
     for cell, one in places:
-        small = cell.table.run(cell.row, cell.column, "reduced", 0, published=False, seconds=None)
-        step, growth = runs.step(small), one.points / small.points
+        if limit := options.seconds or cell.table.size(cell.row, cell.column, options.size).get("seconds"):
+            limits[one.hash] = limit
+            continue
+        # The network that is to be trained, on few and small samples.
+        few = cell.table.run(cell.row, cell.column, "reduced", 0, published=False, seconds=None)
+        small = replace(cell.runs[0], protocol=cell.runs[0].protocol | {"samples": few.protocol["samples"]})
+        step, growth = runs.step(small), one.points / few.points
         epoch = step["seconds"] * growth * one.protocol["samples"]["train"]
         steps[one.hash] = epoch, step["gigabytes"] * growth
     stated, faster = _stated(runs, options), 1.0
     how = "Estimates, not measurements. Hours: a step of the reduced size that was timed here, times the samples"
-    if options.size == "full" and not options.seconds:
+    if options.size == "full" and steps:
         known = [steps[key][0] / seconds for key, seconds in stated.items() if key in steps]
         if not known:
             raise FieldDataError(
@@ -375,16 +422,17 @@ def _costs(
             f"GeForce RTX 4090) this machine takes for the {len(known)} runs whose seconds an epoch are published, in "
             "the median. Where they are published they are the estimate. An H100 should be faster than both"
         )
-    found = {}
+    found: dict[str, tuple[float, float | None, str]] = {}
     for cell, one in places:
-        epoch, memory = steps[one.hash]
-        result, key = runs.result(one), cell.runs[0].hash
-        seconds, source = epoch / faster, "a step here"
-        if key in stated and options.size == "full":
-            seconds, source = stated[key], "the paper"
-        seconds *= one.protocol["epochs"] or 1
-        if options.seconds:
-            seconds, source = options.seconds, "--seconds"
+        result, key, memory = runs.result(one), cell.runs[0].hash, None
+        if one.hash in limits:
+            seconds, source = limits[one.hash], "a limit of the time"
+        else:
+            epoch, memory = steps[one.hash]
+            seconds, source = epoch / faster, "a step here"
+            if key in stated and options.size == "full":
+                seconds, source = stated[key], "the paper"
+            seconds *= one.protocol["epochs"]
         if result is not None:
             seconds, source = result.get("seconds", 0.0), "done"
         found[one.hash] = seconds / 3600, memory, source

@@ -21,7 +21,7 @@ import numpy as np
 import skop.datasets
 import skop.estimators
 import skop.parts
-from benchmarks._models import until_epoch, until_time
+from benchmarks._models import mno_parts, until_epoch, until_time
 from benchmarks._problems import Problem
 from skop._typing import FloatArray, PathOrStr
 from skop.data import FieldSet, iterate_coords, iterate_rows
@@ -112,6 +112,12 @@ class Table:
         return f"{self.content['paper']}, {self.content['table']}: {self.content['title']}"
 
     @property
+    def sizes(self) -> Sequence[str]:
+        """In which sizes it can be run."""
+        found: Sequence[str] = self.content.get("sizes", SIZES)
+        return found
+
+    @property
     def columns(self) -> dict[str, dict[str, Any]]:
         """Columns by name, with `data` and `metric`."""
         found: dict[str, dict[str, Any]] = self.content["columns"]
@@ -171,8 +177,12 @@ class Table:
         """
         name = self.columns[column]["data"]
         data, sizes = self.data_sets[name], self.size(row, column, size)
-        ends = until_time(seconds) if seconds else until_epoch(sizes["epochs"])
-        model = _estimator(row, data["preset"]).set_params(random_state=seed, **ends)
+        limit = seconds or sizes.get("seconds")
+        ends = until_time(limit) if limit else until_epoch(sizes["epochs"])
+        model = _default(row) if "seconds" in sizes else _published(row, data["preset"])
+        model.set_params(**{name: _value(value) for name, value in row.get("parameters", {}).items()})
+        if "max_time" in model.get_params(deep=False):
+            model.set_params(random_state=seed, **ends)
         frames = {None: 1, "rollout": _KNOWN, "times": _TIMES}[data.get("form")]
         if data.get("form") == "rollout":
             model = skop.estimators.RolloutRegressor(model, window=_KNOWN)
@@ -183,21 +193,28 @@ class Table:
         # Names of parts stand for them; their parameters have entries of their own.
         parameters = json.dumps(model.get_params(deep=True), default=lambda part: type(part).__name__)
         protocol = {"estimator": type(model).__name__, "parameters": json.loads(parameters), "samples": samples}
-        protocol |= {"epochs": None if seconds else sizes["epochs"], "components": data.get("components")}
+        protocol |= {"epochs": None if limit else sizes["epochs"], "components": data.get("components")}
         return Run(name, model, protocol, sizes["points"], frames)
 
 
-def _estimator(row: Mapping[str, Any], preset: str) -> Any:
-    """Model of a row: a preset or defaults without a base, with its changes."""
+def _published(row: Mapping[str, Any], preset: str) -> Any:
+    """Model of a row with the network and the training of its paper, as far as they are known."""
     kind = getattr(skop.estimators, row["estimator"])
     if row.get("has_preset", True):
-        model = kind.from_preset(preset, **row.get("preset", {}))
-    else:
-        model = kind(base=None)
-        if "training_of" in row:
-            other = getattr(skop.estimators, row["training_of"]).from_preset(preset)
-            model.set_params(**{name: getattr(other, name) for name in _TRAINING})
-    return model.set_params(**{name: _value(value) for name, value in row.get("parameters", {}).items()})
+        return kind.from_preset(preset, **row.get("preset", {}))
+    model = kind(base=None)
+    if "training_of" in row:
+        other = getattr(skop.estimators, row["training_of"]).from_preset(preset)
+        model.set_params(**{name: getattr(other, name) for name in _TRAINING})
+    return model.set_params(**row.get("network", {}))
+
+
+def _default(row: Mapping[str, Any]) -> Any:
+    """Model of a row with the defaults of skop, a network without a base."""
+    model = getattr(skop.estimators, row["estimator"])()
+    if "base" in model.get_params(deep=False):
+        model.set_params(base=None)
+    return model.set_params(**mno_parts(**row["preset"])) if "preset" in row else model
 
 
 def _value(value: Any) -> Any:
