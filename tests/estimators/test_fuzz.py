@@ -70,13 +70,12 @@ def test_valid_values_of_many_parameters_at_once(cases):
 
 
 @pytest.mark.exhaustive
-def test_exports_of_valid_configurations():
-    names = ["LaMO", "GeoMaNO", "MNO", "MNO, oformer", "AMO", "DeepONet", "Transolver", "U-Net"]
+@pytest.mark.parametrize("name", ["LaMO", "GeoMaNO", "MNO", "MNO, oformer", "AMO", "DeepONet", "Transolver", "U-Net"])
+def test_exports_of_valid_configurations(name):
     reports = []
-    counts = fuzz_configurations.fuzz(64, 9000, names, reports.append)
+    counts = fuzz_configurations.fuzz(8, 9000, [name], reports.append)
     assert not bad(counts), "\n".join(reports)
-    assert counts["works with .pt2"] > 10
-    assert counts["works with .onnx"] > 3
+    assert counts["works with .pt2"] + counts["works with .onnx"] > 0
 
 
 def test_configurations_that_failed_once(subtests):
