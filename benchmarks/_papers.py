@@ -200,8 +200,7 @@ def run(options: argparse.Namespace) -> None:
         if runs.result(one) is None:
             if end is not None and time.monotonic() >= end:
                 break
-            model = getattr(one.estimator, "estimator", one.estimator)
-            print(f"{one.data}: {type(model).__name__}, run {one.hash}", file=sys.stderr, flush=True)
+            print(f"{one.data}: {type(_model_in(one.estimator)).__name__}, run {one.hash}", file=sys.stderr, flush=True)
             if not runs.fit(one, end):
                 break
     write_page(Path(options.output) / "papers.md", tables, cells, runs)
@@ -272,9 +271,14 @@ def _work(runs: Runs, run: Run) -> None:
     runs.fit_here(run)
 
 
-def _is_network(model: Any) -> bool:
+def _model_in(estimator: Any) -> Any:
+    """Model in a wrapper for problems in time, or the model itself."""
+    return getattr(estimator, "estimator", estimator)
+
+
+def _is_network(estimator: Any) -> bool:
     """Whether an estimator, or the one in it, trains a network."""
-    return "base" in getattr(model, "estimator", model).get_params(deep=False)
+    return "base" in _model_in(estimator).get_params(deep=False)
 
 
 # ---------------------------------------------------------------------- page
@@ -292,12 +296,7 @@ def write_page(path: Path, tables: Sequence[Table], cells: Sequence[Cell], runs:
     runs : Runs
         Where the results are.
     """
-    presets = {
-        f"{cell.row['estimator']} {cell.table.data_sets[cell.table.columns[cell.column]['data']]['preset']}"
-        if cell.row.get("has_preset", True)
-        else cell.row["estimator"]
-        for cell in cells
-    }
+    presets = {f"{cell.row['estimator']} {cell.runs[0].preset or ''}".strip() for cell in cells}
     report = Report("Tables of the papers", path, sorted(presets))
     for one in _in_order(cells):
         if (found := runs.result(one)) is not None:
@@ -326,7 +325,10 @@ def _note(table: Table, cells: Sequence[Cell]) -> str:
     for cell in cells:
         one = cell.runs[0]
         samples = one.protocol["samples"]
-        ends = "a limit of the time" if one.protocol["epochs"] is None else f"{one.protocol['epochs']} epochs"
+        epochs, limit = one.protocol["epochs"], getattr(_model_in(one.estimator), "max_time", None)
+        if epochs is None and limit is None:
+            continue  # no network: it takes the time that it needs
+        ends = f"{limit:g} s" if epochs is None else f"{epochs} epochs"
         source = "published files" if samples["function"].startswith("load_") else "generated samples"
         is_made = is_made or source == "generated samples"
         words = f"{cell.metric}; {source}, {samples['train']} to train and {samples['test']} to test"

@@ -69,6 +69,8 @@ class Run:
         Number of points of a sample.
     frames : int, default=1
         Number of frames of a sample that are learned one by one.
+    preset : str or None, default=None
+        Configuration of a paper from which the estimator was made; None for the defaults of skop.
     """
 
     data: str
@@ -76,6 +78,7 @@ class Run:
     protocol: dict[str, Any]
     points: int
     frames: int = 1
+    preset: str | None = None
 
     @cached_property
     def hash(self) -> str:
@@ -179,7 +182,8 @@ class Table:
         data, sizes = self.data_sets[name], self.size(row, column, size)
         limit = seconds or sizes.get("seconds")
         ends = until_time(limit) if limit else until_epoch(sizes["epochs"])
-        model = _default(row) if "seconds" in sizes else _published(row, data["preset"])
+        is_default = "seconds" in sizes
+        model = _default(row) if is_default else _published(row, data["preset"])
         model.set_params(**{name: _value(value) for name, value in row.get("parameters", {}).items()})
         if "max_time" in model.get_params(deep=False):
             model.set_params(random_state=seed, **ends)
@@ -194,7 +198,8 @@ class Table:
         parameters = json.dumps(model.get_params(deep=True), default=lambda part: type(part).__name__)
         protocol = {"estimator": type(model).__name__, "parameters": json.loads(parameters), "samples": samples}
         protocol |= {"epochs": None if limit else sizes["epochs"], "components": data.get("components")}
-        return Run(name, model, protocol, sizes["points"], frames)
+        preset = data["preset"] if row.get("has_preset", True) and not is_default else None
+        return Run(name, model, protocol, sizes["points"], frames, preset)
 
 
 def _published(row: Mapping[str, Any], preset: str) -> Any:

@@ -335,7 +335,7 @@ def test_a_limit_of_the_time_takes_the_place_of_the_epochs(tmp_path, capsys):
     assert run.estimator.max_time == 3.0
     assert run.estimator.max_iter > 1000
     cells = cells_of([table], Runs(tmp_path / "out"), options("--seconds", "3"))
-    assert "points, a limit of the time" in papers._note(table, cells)
+    assert "points, 3 s" in papers._note(table, cells)
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(Runs, "step", lambda self, run: {"seconds": 0.1, "gigabytes": 0.25})
         costs, _ = papers._costs([(cell, cell.runs[0]) for cell in cells], Runs(tmp_path), options("--seconds", "3"))
