@@ -187,6 +187,10 @@ class FitSession:
         elif self.held is None and self._needs_judging(len(train)):
             train, self.held = _hold_out_at_random(train)
         self.loader = self.training_loader(train)
+        split = {"training": len(train), "validation": 0 if self.valid is None else len(self.valid)}
+        purpose = "share of the network" if self.base.unseen is not None else "signs of overfitting"
+        split[purpose] = 0 if self.held is None else len(self.held) - split["validation"]
+        model.fit_record_ |= {"split": {name: count for name, count in split.items() if count}}
 
     def train(self, callbacks: EpochCallbacks) -> None:
         """Train the network."""

@@ -385,6 +385,29 @@ class OperatorRegressor(OperatorParameters, CallbackSupportMixin, MeasuresCost, 
         """Means ``(n, E)`` over the points of the last tokens of the network, as it sees the samples."""
         return mean_tokens(self.surrogate_, inputs)
 
+    def _facts(self) -> dict[str, Any]:
+        """Network, training and errors, for the model card."""
+        network: dict[str, Any] = {
+            "weights": sum(weight.numel() for weight in self.module_.parameters()),
+            "geometry": self.geometry_,
+            "precision": self.dtype_,
+            "epochs": self.n_iter_,
+            "kept_epoch": self.best_iter_,
+            "ended_by": self.stopped_,
+        }
+        errors: dict[str, Any] = {"resampling to a grid": self.resampling_error_}
+        facts: dict[str, Any] = {"network": network, "errors": errors}
+        if self.validation_scores_:
+            # The share of a network over a base is chosen after the training.
+            whole = "validation" if self.base_ is None else "validation of the network before its share was chosen"
+            errors[whole] = 1.0 - max(self.validation_scores_)
+        if self.base_ is not None:
+            errors["base on unseen samples, relative to the variation of y"] = float(self.base_.error)
+            shares = [*self.module_.field_share.tolist(), *self.module_.scalar_share.tolist()]
+            network["shares_over_base"] = dict(zip(self.spec_.output_names, shares, strict=True))
+            facts["holds"] = [self.base_.estimator]
+        return facts
+
     def _columns(self, spec: DataSpec) -> Sequence[str] | None:
         """Names of the global parameters, if there are any."""
         columns: Sequence[str] = getattr(self, "feature_names_in_", ())
