@@ -413,7 +413,7 @@ def read_card(path: PathOrStr) -> dict[str, Any]:
         note = "the file has no card, since an earlier version wrote it; this is what the model in it tells"
         return card_of(load_estimator(path)) | versions | {"note": note}
     if not isinstance(card, dict):
-        raise ModelFileError(f"{path} has a card that is no table of values; save the model again.")
+        raise ModelFileError(f"{path} has a card that is no table of values; save it again.")
     return card | versions
 
 
