@@ -131,6 +131,9 @@ def register(kind: type) -> None:
 def save(estimator: Any, path: PathOrStr) -> None:
     """Save a fitted estimator of skop, or a scikit-learn Pipeline that ends in one, to one file without pickle.
 
+    Its header holds a model card: the samples of the fit with their checksum, errors, bands and versions, which
+    ``skop describe`` shows.
+
     Parameters
     ----------
     estimator : estimator of skop or Pipeline
