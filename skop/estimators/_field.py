@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from math import prod
 from typing import Any, Literal
 
@@ -50,7 +50,7 @@ from skop.surrogate._profile import Finding, Profile, table_of
 
 __all__ = [
     *("FieldRegressor", "checked_by_caller", "end_if_interrupted", "fitted_attributes"),
-    *("n_referenced", "restored_on_failure"),
+    *("n_referenced", "restored_on_failure", "times_since"),
 ]
 
 #: Predictions at points, or at those of y in the fit for None, with a spread or two bounds or alone; and the points.
@@ -96,7 +96,7 @@ def restored_on_failure(estimator: Any) -> Iterator[None]:
     None
         The block runs.
     """
-    before, start, date = fitted_attributes(estimator), time.perf_counter(), datetime.now(UTC)
+    before, start = fitted_attributes(estimator), time.perf_counter()
     try:
         yield
     except BaseException:
@@ -105,8 +105,15 @@ def restored_on_failure(estimator: Any) -> Iterator[None]:
             delattr(estimator, name)
         estimator.__dict__.update(before)
         raise
-    times = {"date": date.isoformat(timespec="seconds"), "seconds": time.perf_counter() - start}
-    estimator.fit_record_ = (estimator.fit_record_ or {}) | times
+    # A fit that had ended was taken from its checkpoints with its times.
+    estimator.fit_record_ = times_since(start) | (estimator.fit_record_ or {})
+
+
+def times_since(start: float) -> dict[str, Any]:
+    """Date and seconds of a fit that began at a time of `time.perf_counter`, for its record."""
+    seconds = time.perf_counter() - start
+    date = datetime.now(UTC) - timedelta(seconds=seconds)
+    return {"date": date.isoformat(timespec="seconds"), "seconds": seconds}
 
 
 def fitted_attributes(estimator: Any) -> dict[str, Any]:

@@ -161,7 +161,8 @@ class EnsembleRegressor(MeasuresCost, WrappingRegressor):
             first = self.estimators_[0]
             for name in ("spec_", "coords_", "n_features_in_", "ranges_", "reference_", "mesh_"):
                 setattr(self, name, getattr(first, name))
-            self.fit_record_ = {name: value for name, value in first.fit_record_.items() if name != "split"}
+            own = ("split", "date", "seconds")
+            self.fit_record_ = {name: value for name, value in first.fit_record_.items() if name not in own}
             # An earlier fit may have been on a table with names.
             self.__dict__.pop("feature_names_in_", None)
             if hasattr(first, "feature_names_in_"):
