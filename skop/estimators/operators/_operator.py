@@ -108,8 +108,8 @@ class OperatorRegressor(OperatorParameters, CallbackSupportMixin, MeasuresCost, 
     ranges_ : object
         Ranges of the global parameters, input fields and points, by which `check` and predictions judge new data.
     fit_record_ : dict
-        Samples of the fit, their number of points, checksum and split, the date and the seconds of the call that ended it;
-        `save` writes them into the card of the model, which ``skop describe`` shows.
+        Samples of the fit, their points, checksum and split, and date and seconds of the call that ended it; `save`
+        writes them into the card of the model, which ``skop describe`` shows.
     network_parameters_ : dict
         Parameters of the network and the scaling by name, as they were in the fit. A warm start and `save` refuse
         an estimator whose parameters are others now.
