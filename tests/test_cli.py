@@ -17,6 +17,7 @@ import joblib
 import meshio
 import numpy as np
 import pytest
+from safetensors.torch import save as save_tensors
 from scipy.io import savemat
 from scipy.spatial import Delaunay
 
@@ -28,12 +29,14 @@ from skop._demo import DemoOptions, run_demo  # noqa: E402
 from skop.cli import main  # noqa: E402
 from skop.cli._data import Choice, read_samples  # noqa: E402
 from skop.cli._fit import split_rows  # noqa: E402
-from skop.data import FieldLoader, MeshSeries, read_mesh_series, read_meshes  # noqa: E402
+from skop.data import FieldLoader, FieldSet, MeshSeries, read_mesh_series, read_meshes  # noqa: E402
 from skop.data._mesh_files import write_mesh  # noqa: E402
 from skop.datasets import make_darcy  # noqa: E402
+from skop.estimators.files._persistence import _digest, _read  # noqa: E402
 from skop.metrics import relative_l2_error  # noqa: E402
 
 TINY = ["demo", "--samples", "24", "--resolution", "8", "--epochs", "2", "--seed", "3"]
+OLD_MODEL = Path(__file__).with_name("estimators") / "files" / "pod.skop"
 PNG_SIGNATURE = b"\x89PNG"
 
 
@@ -852,6 +855,43 @@ def test_describe_names_the_files_that_are_not_like_the_others(study, tmp_path, 
     assert [names for text, names in problems if "units" in text] == [["run_3.vtu"]]
     assert [names for text, names in problems if "NaN" in text] == [["run_5.vtu"]]
     assert [names for text, names in problems if "cannot read" in text] == [["run_7.vtu"]]
+
+
+def test_describe_shows_the_card_of_a_model(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    X = FieldSet(np.random.default_rng(0).random((12, 2)), np.random.default_rng(1).random((20, 12, 1)))
+    X = FieldSet(X.coords, X.values, channel_names=["heat\x1b[2J"])
+    model = skop.ConformalRegressor(skop.PODRegressor(), coverage=0.5, random_state=0).fit(X, X)
+    model.save("model.skop")
+    assert main(["describe", "model.skop", "--json"]) == 0
+    card = json.loads(capsys.readouterr().out)
+    assert main(["describe", "model.skop"]) == 0
+    shown = capsys.readouterr().out
+    assert "\x1b" not in shown
+    assert len(shown.splitlines()) < 24
+    words = [card["data"]["checksum"], "20 samples of 12 points in 2-D", f"skop {skop.__version__}", "heat?[2J: "]
+    for text in (*words, "hold 50 %", "holds PODRegressor()", "leave-one-out: "):
+        assert text in shown
+    assert main(["describe", str(OLD_MODEL)]) == 0
+    assert "the file has no card" in capsys.readouterr().out
+    for words in (
+        ["model.skop", str(OLD_MODEL)],
+        ["model.skop", "--target", "u"],
+        ["model.skop", "--report", "r.html"],
+    ):
+        assert main(["describe", *words]) == 2
+        assert "alone" in one_line_of(capsys)
+
+
+@pytest.mark.parametrize(
+    "card", [[], {}, {"estimator": 3}, {"estimator": "", "data": {"samples": 3}}, {"estimator": "", "errors": 1}]
+)
+def test_a_wrong_card_is_one_line(card, tmp_path, capsys):
+    header, tensors = _read(OLD_MODEL)
+    text = json.dumps(header | {"card": card})
+    (tmp_path / "model.skop").write_bytes(save_tensors(tensors, {"skop": text, "sha256": _digest(text, tensors)}))
+    assert main(["describe", str(tmp_path / "model.skop")]) == 2
+    assert "save it again" in one_line_of(capsys)
 
 
 # ---------------------------------------------------------------------- time series of meshes

@@ -42,8 +42,13 @@ EXECUTED = [
 ]
 
 
+def without_numbers(text):
+    """The words of a text, however its lines are broken."""
+    return re.sub(r"\b([0-9a-f]{64}|\d[\w.,:+-]*)", "#", " ".join(text.split()))
+
+
 @pytest.mark.parametrize("page", EXECUTED, ids=lambda page: str(page.relative_to(ROOT)))
-def test_python_blocks_run(page, tmp_path, monkeypatch):
+def test_python_blocks_run(page, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     # The pages are about the interface: nothing needs to be compiled for them.
     monkeypatch.setenv("SKOP_BACKEND", "torch")
@@ -57,6 +62,12 @@ def test_python_blocks_run(page, tmp_path, monkeypatch):
         assert (tmp_path / "darcy.skop").exists()
         # The mean field reaches 0.75 on these data, so this fit has learned something.
         assert names["model"].score(names["X_test"], names["y_test"]) > 0.85
+    if page.name == "saving.md":
+        # The model is that of the page, whatever the numbers of a run.
+        shown = re.search(r"```text\n(model\.skop: .*?)```", page.read_text(), flags=re.DOTALL)[1]
+        capsys.readouterr()
+        assert main(["describe", "model.skop"]) == 0
+        assert without_numbers(capsys.readouterr().out) == without_numbers(shown)
 
 
 def test_commands_and_python_of_the_command_line_run_in_their_order(tmp_path, monkeypatch, capsys):
@@ -73,7 +84,7 @@ def test_commands_and_python_of_the_command_line_run_in_their_order(tmp_path, mo
             assert program == "skop"
             assert main(words) == 0, f"{line}: {capsys.readouterr().err}"
             n_commands += 1
-    assert n_commands == 15
+    assert n_commands == 16
     assert sorted(path.name for path in (tmp_path / "predicted").iterdir()) == ["run_1.vtu", "run_2.vtu"]
 
 

@@ -6,6 +6,7 @@ Notation: n samples, P points of a sample, d space dimensions, c channels, p glo
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ import numpy as np
 from skop._typing import FloatArray, IntArray
 from skop.data._fieldset import FieldSet, iterate_coords, iterate_rows
 from skop.data._grid import find_grid
-from skop.data._statistics import Extremes, boxes
+from skop.data._statistics import Extremes, boxes, digests_of
 from skop.exceptions import FieldDataError
 
 __all__ = [
@@ -110,12 +111,13 @@ def check_finite(
 ) -> Extremes | None:
     """Raise an error if a value or parameter is NaN, infinite or too large; return statistics of the values.
 
-    Values are read in pieces, and once. In a fit, values that are too small are an error too. Labels of samples and
-    names of parameters are for the message.
+    Values are read in pieces, and once. In a fit, values that are too small are an error too, and the statistics hold
+    digests. Labels of samples and names of parameters are for the message.
     """
-    parts = []
+    parts, digests = [], []
     for start, values in iterate_rows(fields):
         parts.append(Extremes.of(values, fields, start))
+        digests += [digests_of(values, fields, start)] if fitting else []
         if not parts[-1].are_finite:
             sample, channel = _place_of_first(values, start, fields)
             named = channel if fields.channel_names is None else repr(fields.channel_names[channel])
@@ -134,6 +136,7 @@ def check_finite(
         check_range(fields.params, f"params of {name}", "parameter", fitting=fitting)
     found = Extremes.joined(parts) if parts else None
     if fitting and found is not None:
+        found = replace(found, digests=np.concatenate(digests))
         _refuse_small(found.low.min(axis=0), found.high.max(axis=0), f"Input {name}")
     return found
 

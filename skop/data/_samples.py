@@ -10,6 +10,7 @@ global parameters, s scalars.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -27,11 +28,11 @@ from skop.data._checks import (
     find_geometry,
     refuse_length,
 )
-from skop.data._fieldset import FieldSet
+from skop.data._fieldset import FieldSet, iterate_coords
 from skop.data._mesh_predictions import restore_unused_rows
 from skop.data._pairing import check_index
 from skop.data._spec import DataSpec, Predictions, TargetForm, Targets
-from skop.data._statistics import Extremes
+from skop.data._statistics import Extremes, digests_of
 from skop.data._storage import refuse_mask, refuse_repeated_names
 from skop.data._targets import (
     check_targets,
@@ -80,6 +81,28 @@ class TrainingData:
     names: tuple[str, ...] | None = None
     #: Mesh without data that all samples of the target field share, if y was meshes and X was not.
     mesh: Any = None
+
+    @property
+    def checksum(self) -> str:
+        """SHA-256 of the numbers of X and y in double precision, whatever form they came in.
+
+        It depends on the order of samples, points and channels. Samples that share their points have these all the
+        same. Values were read when they were checked, and are not read again.
+        """
+        total, field = hashlib.sha256(), self.targets.field
+        parts = {"X": (self.inputs, self.input_extremes), "y": (field, self.target_extremes)}
+        for name, (fields, extremes) in parts.items():
+            if fields is not None and (name == "X" or self.targets.elsewhere):
+                for start, piece in iterate_coords(fields):
+                    shared = fields.shared_coords
+                    found = digests_of(piece[np.newaxis] if shared else piece, fields, start)
+                    total.update(np.repeat(found, len(fields) if shared else 1, axis=0).tobytes())
+            if extremes is not None:
+                total.update(f"{name} {extremes.low.shape}".encode() + extremes.digests.tobytes())
+        for name, numbers in {"params": self.inputs.params, "scalars": self.targets.scalars}.items():
+            if numbers is not None:
+                total.update(f"{name} {np.shape(numbers)}".encode() + np.asarray(numbers, dtype="<f8").tobytes())
+        return total.hexdigest()
 
 
 # ---------------------------------------------------------------------- reading

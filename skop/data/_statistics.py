@@ -5,6 +5,7 @@ Notation: n samples, P points of a sample, d space dimensions, c channels.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,7 +15,7 @@ import numpy as np
 from skop._typing import FloatArray
 from skop.data._fieldset import FieldSet, iterate_coords
 
-__all__ = ["Extremes", "boxes"]
+__all__ = ["Extremes", "boxes", "digests_of"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,6 +26,8 @@ class Extremes:
     high: FloatArray
     mean: FloatArray
     size: FloatArray
+    #: Digests (n, 32) of the values of each sample, where samples of a fit are checked.
+    digests: Any = None
 
     @classmethod
     def of(cls, values: FloatArray, fields: FieldSet, start: int = 0) -> Extremes:
@@ -53,12 +56,26 @@ class Extremes:
         return cls(*map(np.concatenate, zip(*held, strict=True)))
 
     def __getitem__(self, rows: Any) -> Extremes:
-        return Extremes(self.low[rows], self.high[rows], self.mean[rows], self.size[rows])
+        digests = None if self.digests is None else self.digests[rows]
+        return Extremes(self.low[rows], self.high[rows], self.mean[rows], self.size[rows], digests)
 
     @property
     def are_finite(self) -> bool:
         """Whether all values are finite."""
         return bool(np.isfinite(self.low).all() and np.isfinite(self.high).all())
+
+
+def digests_of(numbers: FloatArray, fields: FieldSet, start: int = 0) -> Any:
+    """SHA-256 digests (m, 32) of the values, or points, of successive samples of a FieldSet from a number on.
+
+    Numbers count in double precision. Values are (m, P, c), or (T, c) where samples differ in their number of points.
+    """
+    samples: Any = numbers
+    if fields.offsets is not None:
+        starts = fields.offsets[start:] - fields.offsets[start]
+        samples = np.split(numbers, starts[1:][starts[1:] < len(numbers)])
+    found = [hashlib.sha256(np.ascontiguousarray(sample, dtype="<f8").data).digest() for sample in samples]
+    return np.frombuffer(b"".join(found), dtype=np.uint8).reshape(-1, 32)
 
 
 def boxes(fields: FieldSet) -> tuple[FloatArray, FloatArray]:

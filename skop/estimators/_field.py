@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from math import prod
 from typing import Any, Literal
 
@@ -48,7 +50,7 @@ from skop.surrogate._profile import Finding, Profile, table_of
 
 __all__ = [
     *("FieldRegressor", "checked_by_caller", "end_if_interrupted", "fitted_attributes"),
-    *("n_referenced", "restored_on_failure"),
+    *("n_referenced", "restored_on_failure", "times_since"),
 ]
 
 #: Predictions at points, or at those of y in the fit for None, with a spread or two bounds or alone; and the points.
@@ -82,7 +84,7 @@ def n_referenced(inputs: FieldSet) -> int:
 
 @contextmanager
 def restored_on_failure(estimator: Any) -> Iterator[None]:
-    """Give an estimator the attributes of its earlier fit back, or none if there was no fit, where the block fails.
+    """Note when and how long an estimator was fitted; where the block fails, give it the earlier fit, or none, back.
 
     Parameters
     ----------
@@ -94,7 +96,7 @@ def restored_on_failure(estimator: Any) -> Iterator[None]:
     None
         The block runs.
     """
-    before = fitted_attributes(estimator)
+    before, start = fitted_attributes(estimator), time.perf_counter()
     try:
         yield
     except BaseException:
@@ -103,6 +105,15 @@ def restored_on_failure(estimator: Any) -> Iterator[None]:
             delattr(estimator, name)
         estimator.__dict__.update(before)
         raise
+    # A fit that had ended was taken from its checkpoints with its times.
+    estimator.fit_record_ = times_since(start) | (estimator.fit_record_ or {})
+
+
+def times_since(start: float) -> dict[str, Any]:
+    """Date and seconds of a fit that began at a time of `time.perf_counter`, for its record."""
+    seconds = time.perf_counter() - start
+    date = datetime.now(UTC) - timedelta(seconds=seconds)
+    return {"date": date.isoformat(timespec="seconds"), "seconds": seconds}
 
 
 def fitted_attributes(estimator: Any) -> dict[str, Any]:
@@ -150,6 +161,9 @@ class FieldRegressor(RegressorMixin, BaseEstimator):
     ranges_: SeenRanges | None = None
     #: Features of the training samples; None for models that were saved before it was stored, or wrap other regressors.
     reference_: Reference | None = None
+    #: Samples of the fit, their checksum and split, its date and seconds, as the model card shows them; None for models
+    #: that were saved before it was stored.
+    fit_record_: dict[str, Any] | None = None
     #: Whether y may be on other points than X in a fit and in a score.
     _takes_other_points: bool = False
 
@@ -166,11 +180,15 @@ class FieldRegressor(RegressorMixin, BaseEstimator):
         check_index(X, groups, "groups")
         options = {"params": params, "weighted": sample_weight is not None, "reset": reset, **self._mesh_options}
         data = read(X, y, estimator=self, other_points=self._takes_other_points, **options)
-        self.mesh_ = data.mesh
+        self.mesh_, used = data.mesh, samples_with_weight(data, sample_weight)
+        counts = used.inputs.n_points
+        self.fit_record_ = {"samples": len(used.inputs), "points": [int(counts.min()), int(counts.max())]}
         if not _is_checked.get():
+            # Estimators that are fitted within another one see parts of the same samples.
+            self.fit_record_["checksum"] = used.checksum
             with each_warning_once():
                 columns = getattr(self, "feature_names_in_", None)
-                for finding in Profile(samples_with_weight(data, sample_weight), columns).problems():
+                for finding in Profile(used, columns).problems():
                     warn(str(finding))
         return data
 
@@ -383,6 +401,10 @@ class FieldRegressor(RegressorMixin, BaseEstimator):
         found = [finding for finding in found if not (is_told and finding.what.startswith(of_points))]
         warn_of_findings(found, self._files(X, len(inputs)) if found else None)
         return bool(found)
+
+    def _facts(self) -> dict[str, Any]:
+        """What the model card shows of this kind of model, by subject: JSON values, and models that it holds."""
+        return {}
 
     # ------------------------------------------------------------------ prediction
     def _predict_values(self, inputs: FieldSet) -> Predictions:
@@ -671,6 +693,8 @@ def _check_field_regressor(held: Held) -> None:
         held.need(not spec.is_table or count == spec.n_params, "n_features_in_", f"{spec.n_params}")
     if hasattr(held.value, "feature_names_in_"):
         held.words("feature_names_in_", spec.n_params)
+    record = held.get("fit_record_")
+    held.need(record is None or isinstance(record, dict), "fit_record_", "a dictionary or None")
     ranges = held.part("ranges_", "SeenRanges", optional=True)
     if ranges is not None:
         _check_ranges_of(held, ranges, spec)

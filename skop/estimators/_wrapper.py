@@ -88,6 +88,10 @@ class WrappingRegressor(MetaEstimatorMixin, FieldRegressor):
         """Number of channels of a frame if the estimator predicts frames; None otherwise."""
         return getattr(getattr(self, "estimator_", None), "_n_components", None)
 
+    def _facts(self) -> dict[str, Any]:
+        """The estimator in it, for the model card."""
+        return {"holds": [self.estimator_]}
+
     # ------------------------------------------------------------------ time series of meshes
     @property
     def _series_part(self) -> Any:

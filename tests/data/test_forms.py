@@ -241,6 +241,7 @@ def test_fields_of_any_form_are_the_same_data(folder, cases):
         test = [cut(part, TEST) for part in given]
         found = model.predict(test[0])
         np.testing.assert_array_equal(numbers(found), numbers(expected))
+        assert model.fit_record_["checksum"] == reference.fit_record_["checksum"]
         assert kind(found) == kind(meshes(X[TEST], y[TEST]) if test[1] is None else test[1])
         assert model.score(*test) == reference.score(X[TEST], y[TEST])
         assert [*model.score_channels(*test).values()] == [*reference.score_channels(X[TEST], y[TEST]).values()]
@@ -286,6 +287,7 @@ def test_scalars_of_any_form_are_the_same_data():
         model = pod().fit(cut(X, TRAIN), cut(y, TRAIN))
         found, test = model.predict(cut(X, TEST)), cut(table if of_x in TABLES else X, TEST)
         np.testing.assert_array_equal(np.asarray(found), expected.predict(test))
+        assert model.fit_record_["checksum"] == expected.fit_record_["checksum"]
         assert model.score(cut(X, TEST), cut(y, TEST)) == expected.score(test, plain[TEST])
         if of_x == "frame" and of_y in ("frame", "series"):
             assert type(found) is type(y)
@@ -307,6 +309,7 @@ def test_parameters_of_fields_are_the_same_data():
         model = pod(target_fields=["u"] if of_y == "on a mesh" else None).fit(cut(X, TRAIN), given)
         found = model.predict(cut(X, TEST))
         np.testing.assert_array_equal(numbers(found), numbers(reference.predict(scalars[TEST])))
+        assert model.fit_record_["checksum"] == reference.fit_record_["checksum"]
         assert kind(found) == kind([values[0]] * 3 if of_y == "on a mesh" else cut(OF_Y[of_y](None, y), TEST))
 
 

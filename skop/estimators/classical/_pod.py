@@ -404,6 +404,14 @@ class PODRegressor(FieldRegressor):
         """Relative error of the training targets after interpolation to a common grid and back; None without one."""
         return None if self.spec_.resampler is None else self.spec_.resampler.error
 
+    def _facts(self) -> dict[str, Any]:
+        """Leave-one-out errors, for the model card."""
+        found: dict[str, Any] = {"resampling to a grid": self.resampling_error_}
+        if hasattr(self, "leave_one_out_error_"):
+            every = {"chosen": self.leave_one_out_error_} | self.leave_one_out_errors_
+            found["leave-one-out"] = {name: float(error) for name, error in every.items()}
+        return {"errors": found}
+
     def _on_common_grid(self, inputs: FieldSet) -> FieldSet:
         """Samples as the model reads them, interpolated to the common grid if there is one."""
         return inputs if self.spec_.resampler is None else self.spec_.resampler.to_grid(inputs)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import platform
 import stat
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -54,6 +55,7 @@ from skop._typing import PathOrStr
 from skop._version import __version__
 from skop.data import BoxScaler, DataSpec, FieldScaler, GridResampler, Scalers, TargetForm
 from skop.data._file_guards import free_memory
+from skop.estimators.files._card import card_of
 from skop.estimators.files._file_checks import check_loaded, check_mesh
 from skop.estimators.files._old_parameters import renamed
 from skop.exceptions import ModelFileError, SkopWarning, warn
@@ -67,6 +69,7 @@ __all__ = [
     "digest_of",
     "load",
     "load_estimator",
+    "read_card",
     "read_state",
     "save",
     "save_estimator",
@@ -127,6 +130,9 @@ def register(kind: type) -> None:
 
 def save(estimator: Any, path: PathOrStr) -> None:
     """Save a fitted estimator of skop, or a scikit-learn Pipeline that ends in one, to one file without pickle.
+
+    Its header holds a model card: the samples of the fit with their checksum, errors, bands and versions, which
+    ``skop describe`` shows.
 
     Parameters
     ----------
@@ -234,9 +240,17 @@ def write_state(value: Any, path: PathOrStr, key: str | None = None) -> None:
     tensors: dict[str, torch.Tensor] = {}
     header = {
         "format": _FORMAT,
-        "versions": {"skop": __version__, "torch": torch.__version__, "scikit-learn": sklearn.__version__},
+        "versions": {
+            "skop": __version__,
+            "python": platform.python_version(),
+            "torch": str(torch.__version__),
+            "scikit-learn": sklearn.__version__,
+            "numpy": np.__version__,
+        },
         "estimator": _encode(value, "", tensors),
     } | ({} if key is None else {"key": key})
+    if _is_ours(value):
+        header["card"] = card_of(value)
     text, seen = json.dumps(header, sort_keys=True), set[int]()
     for name, tensor in tensors.items():
         # An object that two attributes hold, such as that in a FrozenEstimator, is written twice.
@@ -376,6 +390,34 @@ def load_estimator(path: PathOrStr, key: str | None = None) -> Any:
             SkopWarning,
         )
     return estimator
+
+
+def read_card(path: PathOrStr) -> dict[str, Any]:
+    """Read the model card of a file; one without a card, of an earlier version, is loaded and described.
+
+    Parameters
+    ----------
+    path : path-like
+        Model file.
+
+    Returns
+    -------
+    dict
+        Card as by `card_of`, with the ``versions`` of the packages that wrote the file, and a ``note`` if it has none.
+
+    Raises
+    ------
+    ModelFileError, FileNotFoundError
+        As in `load`.
+    """
+    header, _ = _read(path)
+    card, versions = header.get("card"), {"versions": header["versions"]}
+    if card is None:
+        note = "the file has no card, since an earlier version wrote it; this is what the model in it tells"
+        return card_of(load_estimator(path)) | versions | {"note": note}
+    if not isinstance(card, dict):
+        raise ModelFileError(f"{path} has a card that is no table of values; save it again.")
+    return card | versions
 
 
 # ---------------------------------------------------------------------- objects to JSON and tensors

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
 import pickle
 from dataclasses import fields
-from itertools import chain
 from typing import Any
 
 import joblib
@@ -15,7 +13,7 @@ from sklearn.base import BaseEstimator
 from sklearn.model_selection import BaseCrossValidator, BaseShuffleSplit
 
 from skop._version import __version__
-from skop.data import FieldSet, TrainingData, iterate_coords, iterate_rows
+from skop.data import TrainingData
 from skop.estimators.files._persistence import digest_of
 from skop.training import TrainingPlan, fingerprint
 
@@ -86,35 +84,16 @@ def described_earlier(estimator: Any) -> Any:
 
 
 def digest_of_data(data: TrainingData, weight: Any) -> str:
-    """Checksum of the samples of a fit."""
-    total = hashlib.sha256()
-    for part in (data.inputs, data.targets.field):
-        if part is None:
-            continue
-        _add_fields(total, part)
-    described = {"scalars": data.targets.scalars, "elsewhere": data.targets.elsewhere, "spec": data.spec}
+    """Checksum of the samples of a fit, with their form, precision and weights, on which its result depends too."""
+    described = {"numbers": data.checksum, "elsewhere": data.targets.elsewhere, "spec": data.spec}
     # Predictions are given the cells of the mesh of y.
     described["mesh"] = data.mesh
     described["weight"] = None if weight is None else np.asarray(weight)
-    total.update(digest_of(described).encode())
-    return total.hexdigest()
-
-
-def _add_fields(total: Any, held: FieldSet) -> None:
-    """Add all numbers of a FieldSet to a checksum, with their shapes and types."""
-    pieces: list[Any] = [held.params, held.offsets]
-    for piece in chain((part for _, part in iterate_coords(held)), pieces):
-        _add_array(total, piece)
-    if held.n_channels:
-        for _, values in iterate_rows(held):
-            _add_array(total, values)
-
-
-def _add_array(total: Any, piece: Any) -> None:
-    """Add an array to a checksum."""
-    array = np.asarray(() if piece is None else piece)
-    total.update(f"{piece is None} {array.dtype.str} {array.shape}".encode())
-    total.update(np.ascontiguousarray(array).tobytes())
+    held = [part[:1] for part in (data.inputs, data.targets.field) if part is not None]
+    arrays = [array for part in held for array in (part.coords, part.values, part.params)]
+    described["kinds"] = [str(np.asarray(array).dtype) for array in (*arrays, data.targets.scalars)]
+    described["layouts"] = [[part.shared_coords, part.is_ragged] for part in held]
+    return digest_of(described)
 
 
 def described(value: Any) -> Any:

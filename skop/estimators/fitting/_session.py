@@ -30,7 +30,7 @@ from skop.data import (
     grid_spacing,
     query_points,
 )
-from skop.estimators._field import n_referenced
+from skop.estimators._field import n_referenced, times_since
 from skop.estimators._weights import check_weight
 from skop.estimators.classical._common_grid import MOST_GRID_AXES, on_grid, warn_of_resampling
 from skop.estimators.classical._copies import groups_of_same_inputs
@@ -187,6 +187,11 @@ class FitSession:
         elif self.held is None and self._needs_judging(len(train)):
             train, self.held = _hold_out_at_random(train)
         self.loader = self.training_loader(train)
+        split = {"training": len(train), "validation": 0 if self.valid is None else len(self.valid)}
+        purpose = "share of the network" if self.base.unseen is not None else "signs of overfitting"
+        split[purpose] = 0 if self.held is None else len(self.held) - split["validation"]
+        # A probe of the cost of an epoch has read nothing.
+        model.fit_record_ = (model.fit_record_ or {}) | {"split": {name: n for name, n in split.items() if n}}
 
     def train(self, callbacks: EpochCallbacks) -> None:
         """Train the network."""
@@ -205,6 +210,7 @@ class FitSession:
         self._store_end(self.trainer)
         self._check_outputs()
         self.estimator._store_reference(self.whole.inputs, self.weight)
+        self.estimator.fit_record_ |= times_since(self.start)
         self.kept.finish(self.estimator, history)
         return history
 

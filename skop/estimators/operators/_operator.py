@@ -107,6 +107,9 @@ class OperatorRegressor(OperatorParameters, CallbackSupportMixin, MeasuresCost, 
         None where no points are moved.
     ranges_ : object
         Ranges of the global parameters, input fields and points, by which `check` and predictions judge new data.
+    fit_record_ : dict
+        Samples of the fit, their points, checksum and split, and date and seconds of the call that ended it; `save`
+        writes them into the card of the model, which ``skop describe`` shows.
     network_parameters_ : dict
         Parameters of the network and the scaling by name, as they were in the fit. A warm start and `save` refuse
         an estimator whose parameters are others now.
@@ -384,6 +387,29 @@ class OperatorRegressor(OperatorParameters, CallbackSupportMixin, MeasuresCost, 
     def _tokens(self, inputs: FieldSet) -> FloatArray | None:
         """Means ``(n, E)`` over the points of the last tokens of the network, as it sees the samples."""
         return mean_tokens(self.surrogate_, inputs)
+
+    def _facts(self) -> dict[str, Any]:
+        """Network, training and errors, for the model card."""
+        network: dict[str, Any] = {
+            "weights": sum(weight.numel() for weight in self.module_.parameters()),
+            "geometry": self.geometry_,
+            "precision": self.dtype_,
+            "epochs": self.n_iter_,
+            "kept_epoch": self.best_iter_,
+            "ended_by": self.stopped_,
+        }
+        errors: dict[str, Any] = {"resampling to a grid": self.resampling_error_}
+        facts: dict[str, Any] = {"network": network, "errors": errors}
+        if self.validation_scores_:
+            # The share of a network over a base is chosen after the training.
+            whole = "validation" if self.base_ is None else "validation of the network before its share was chosen"
+            errors[whole] = 1.0 - max(self.validation_scores_)
+        if self.base_ is not None:
+            errors["base on unseen samples, relative to the variation of y"] = float(self.base_.error)
+            shares = [*self.module_.field_share.tolist(), *self.module_.scalar_share.tolist()]
+            network["shares_over_base"] = dict(zip(self.spec_.output_names, shares, strict=True))
+            facts["holds"] = [self.base_.estimator]
+        return facts
 
     def _columns(self, spec: DataSpec) -> Sequence[str] | None:
         """Names of the global parameters, if there are any."""

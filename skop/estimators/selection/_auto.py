@@ -379,6 +379,11 @@ class AutoRegressor(WrappingRegressor):
         # There is no estimator before the fit whose tags these could be.
         return super(WrappingRegressor, self).__sklearn_tags__()
 
+    def _facts(self) -> dict[str, Any]:
+        """The errors of the candidates, for the model card."""
+        errors = {row["candidate"]: row["error"] for row in self.results_ if np.isfinite(row["error"])}
+        return super()._facts() | {"errors": {"cross-validation": errors}}
+
     @staticmethod
     def _upgrade(held: dict[str, Any]) -> None:
         """Attributes in files from before the result was a single model."""

@@ -6,7 +6,7 @@ Notation: n samples, P points, T points of all samples together, q output channe
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from math import isfinite
 from numbers import Integral, Real
 from typing import Any, Self
@@ -33,6 +33,7 @@ from skop.estimators.uncertainty._calibration import Calibration, FittedModel
 from skop.estimators.uncertainty._ensemble import EnsembleRegressor
 from skop.estimators.uncertainty._scores import (
     KINDS,
+    Pool,
     bounds_by_factors,
     bounds_of_folds,
     levels_of,
@@ -273,7 +274,7 @@ class ConformalRegressor(WrappingRegressor):
         if isinstance(self.estimator, FrozenEstimator):
             # This also compares the series with those of the fit.
             _frame_estimator(self.estimator.estimator)._read_scored(X, y, params, sample_weight)
-        self.series_, self.mesh_ = reader.series_, None
+        self.series_, self.mesh_, self.fit_record_ = reader.series_, None, reader.fit_record_
         self.__dict__.update({name: getattr(reader, name) for name in _COLUMNS if hasattr(reader, name)})
         return found
 
@@ -425,6 +426,27 @@ class ConformalRegressor(WrappingRegressor):
         return self._predicts_frames() if hasattr(self, "series_") else None
 
     # ------------------------------------------------------------------ the band in numbers
+    def _facts(self) -> dict[str, Any]:
+        """Coverage and widths of the bands, for the model card; those of folds are for folds that agree."""
+        widths = list[float]()
+        for kind in KINDS:
+            if self.quantiles_ is None:
+                pools = zip(*(one[kind] for one in self.pools_), strict=True)
+                factors = [_joined_quantile(tables, self.coverage_) for tables in pools]
+            else:
+                factors = self.quantiles_[kind]
+            sizes: Any = [1.0] * len(factors)
+            if kind == "fields" and self.scale_kind_ == "residuals":
+                sizes = np.sqrt(np.mean(np.square(self.scales_), axis=(0, 1)))
+            widths += [float(factor * size) for factor, size in zip(factors, sizes, strict=True)]
+        is_relative = self.scale_kind_ in ("spread", "learned")
+        bands = {"coverage": self.coverage_, "guarantee": self.guarantee, "method": self.method}
+        bands |= {"calibrated_on": self.n_calibration_, "scale": self.scale_kind_}
+        bands["half_width_over_scale" if is_relative else "half_width"] = dict(
+            zip(self.spec_.output_names, widths, strict=True)
+        )
+        return super()._facts() | {"bands": bands}
+
     def _predict_with_spread(self, inputs: FieldSet, coords: Any) -> tuple[Predictions, Predictions] | None:
         """Prediction and half the width of the band; what the estimator knows by itself if X does not set the width."""
         if self.quantiles_ is not None and self.scale_kind_ in ("residuals", "constant"):
@@ -453,6 +475,14 @@ class ConformalRegressor(WrappingRegressor):
         if self.quantiles_ is not None:
             return bounds_by_factors(*found[0], self.quantiles_, pools[0], levels)
         return bounds_of_folds(found, pools, self.coverage_, levels)
+
+
+def _joined_quantile(tables: Sequence[FloatArray], coverage: float) -> float:
+    """Lowest score of all folds together up to which the mass is the coverage."""
+    joined = Pool()
+    for scores, masses in tables:
+        joined.add(scores, np.diff(masses, prepend=0.0))
+    return joined.quantile(coverage)
 
 
 def _frame_estimator(estimator: Any) -> Any:

@@ -15,7 +15,7 @@ from skop._jobs import workers_for
 from skop._sklearn_compat import HasMethods, Interval, fit_context, last_step
 from skop._typing import FloatArray
 from skop.data import FieldSet, Predictions
-from skop.estimators._field import FieldRegressor, end_if_interrupted
+from skop.estimators._field import FieldRegressor, end_if_interrupted, restored_on_failure
 from skop.estimators._parts import by_chunks
 from skop.estimators._wrapper import WrappingRegressor, continued, goes_on
 from skop.estimators.files._file_checks import Held, check_same_outputs, checks
@@ -153,20 +153,25 @@ class EnsembleRegressor(MeasuresCost, WrappingRegressor):
             members[: len(earlier)] = [continued(member, self.estimator) for member in earlier]
         given = {"sample_weight": sample_weight, "params": params}
         options = {name: value for name, value in given.items() if value is not None} | kept
-        with each_warning_once(), shared_between_fits():
+        with restored_on_failure(self), each_warning_once(), shared_between_fits():
             self.estimators_ = Parallel(n_jobs=workers_for(self.n_jobs, self.n_members))(
                 delayed(_fit_member)(member, X, y, options, is_first=number == 0)
                 for number, member in enumerate(members)
             )
-        first = self.estimators_[0]
-        self.spec_, self.coords_, self.n_features_in_ = first.spec_, first.coords_, first.n_features_in_
-        self.ranges_, self.reference_ = first.ranges_, first.reference_
-        self.mesh_ = first.mesh_
-        # An earlier fit may have been on a table with names.
-        self.__dict__.pop("feature_names_in_", None)
-        if hasattr(first, "feature_names_in_"):
-            self.feature_names_in_ = first.feature_names_in_
+            first = self.estimators_[0]
+            for name in ("spec_", "coords_", "n_features_in_", "ranges_", "reference_", "mesh_"):
+                setattr(self, name, getattr(first, name))
+            own = ("split", "date", "seconds")
+            self.fit_record_ = {name: value for name, value in first.fit_record_.items() if name not in own}
+            # An earlier fit may have been on a table with names.
+            self.__dict__.pop("feature_names_in_", None)
+            if hasattr(first, "feature_names_in_"):
+                self.feature_names_in_ = first.feature_names_in_
         return self
+
+    def _facts(self) -> dict[str, Any]:
+        """The members, for the model card."""
+        return {"holds": self.estimators_}
 
     def _estimate_cost(self, X: Any, y: Any, sample_weight: Any, *, params: Any = None) -> CostEstimate:
         """Measure one member, for all of them."""
