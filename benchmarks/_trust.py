@@ -9,7 +9,6 @@ import itertools
 import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Any
 from unittest.mock import patch
@@ -44,14 +43,8 @@ _STEP = 1e-4
 #: Parameters of the tuning, their values, the defaults of both models among them, and the share of the samples that
 #: chooses.
 _TUNED, _RATES, _WIDTHS, _HELD_OUT = ("learning_rate_init", "width"), (0.004, 0.008), (32, 64), 0.2
-
-
-@dataclass(frozen=True)
-class _Model:
-    """A row of the tables: `make` returns an unfitted estimator for a limit of the time, a seed and parameters."""
-
-    make: Callable[..., Any]
-    most_seeds: int | None = None
+#: Sections of the page, by the methods of `_Study`.
+_SECTIONS = ("seeds", "solver", "spectra", "integrals", "derivatives", "resolutions", "tuning")
 
 
 def _operator(kind: Any, **fixed: Any) -> Callable[..., Any]:
@@ -59,13 +52,14 @@ def _operator(kind: Any, **fixed: Any) -> Callable[..., Any]:
     return lambda seconds, seed, **changed: kind(**fixed, **changed, **until_time(seconds), random_state=seed)
 
 
-#: Models by name. Networks alone have at most three seeds, to save time.
-_MODELS = {
-    "LaMO": _Model(_operator(LaMORegressor)),
-    "LaMO alone": _Model(_operator(LaMORegressor, base=None), 3),
-    "PODRegressor": _Model(lambda seconds, seed: PODRegressor()),
-    "FNO": _Model(_operator(FNORegressor, base=None), 3),
+#: Unfitted estimators by name, for a limit of the time, a seed and other parameters; the networks without a base.
+_MODELS: dict[str, Callable[..., Any]] = {
+    "LaMO": _operator(LaMORegressor),
+    "LaMO alone": _operator(LaMORegressor, base=None),
+    "PODRegressor": lambda seconds, seed: PODRegressor(),
+    "FNO": _operator(FNORegressor, base=None),
 }
+_ALONE = ("LaMO alone", "FNO")
 
 
 def add_command(commands: Any) -> None:
@@ -79,12 +73,14 @@ def add_command(commands: Any) -> None:
     parser = commands.add_parser("trust", help=__doc__.splitlines()[0])
     parser.add_argument("--seconds", type=float, default=60.0, help="limit of the training time of an operator")
     parser.add_argument("--seeds", type=int, default=5, help="draws of the training samples and starts of the fits")
+    parser.add_argument("--alone-seeds", type=int, default=3, help="the same of networks without a base")
     parser.add_argument("--train", type=int, default=300, help="training samples")
     parser.add_argument("--test", type=int, default=100, help="test samples")
     parser.add_argument("--resolution", type=int, default=32, help="points per side of the models' grid")
     parser.add_argument(
         "--grids", type=int, nargs="+", default=[9, 17, 32, 63, 125], help="points per side of the solver's grids"
     )
+    parser.add_argument("--sections", nargs="+", default=_SECTIONS, choices=_SECTIONS, help="parts of the page")
     parser.add_argument(
         "--output", help="Markdown file to write, with a JSON file beside it, from which a cut run continues"
     )
@@ -107,13 +103,8 @@ def run(options: argparse.Namespace) -> None:
     # Limits of the training time are read by this clock as well.
     with patch.object(time, "perf_counter", time.process_time), threadpool_limits(1):
         study = _Study(options, report)
-        study.seeds()
-        study.solver()
-        study.spectra()
-        study.integrals()
-        study.derivatives()
-        study.resolutions()
-        study.tuning()
+        for section in options.sections:
+            getattr(study, section)()
 
 
 # ------------------------------------------------------------------- measures
@@ -288,7 +279,7 @@ class _Study:
         X_train, y_train = self.train(seed)
         X_fine, y_fine = self.test()
         X, y = X_fine[:, ::2, ::2], y_fine[:, ::2, ::2]
-        model, fit_seconds = _fit(_MODELS[name].make(seconds, seed, **changed), X_train, y_train)
+        model, fit_seconds = _fit(_MODELS[name](seconds, seed, **changed), X_train, y_train)
         predicted = model.predict(X)
         found = {"fit_seconds": fit_seconds, **compare(X, y, predicted), "epochs": getattr(model, "n_iter_", None)}
         _, seconds_all = _timed(lambda: model.predict(X))
@@ -305,8 +296,8 @@ class _Study:
 
     def runs(self, name: str) -> list[dict[str, Any]]:
         """Return the numbers of a model for all of its seeds."""
-        most = _MODELS[name].most_seeds or self.options.seeds
-        return [self.fitted(name, seed, self.options.seconds) for seed in range(min(most, self.options.seeds))]
+        n_seeds = self.options.alone_seeds if name in _ALONE else self.options.seeds
+        return [self.fitted(name, seed, self.options.seconds) for seed in range(n_seeds)]
 
     def seeds(self) -> None:
         """Errors over draws of the training samples and starts."""
@@ -495,7 +486,7 @@ class _Study:
         draws = np.random.default_rng(_TEST_SEED)
         X, X_test = (draws.uniform(-1, 1, (n, len(_WAVES))) for n in (self.options.train, self.options.test))
         y, y_test = self.smooth(X), self.smooth(X_test)
-        model, _ = _fit(_MODELS[name].make(self.options.seconds, 0), X, y)
+        model, _ = _fit(_MODELS[name](self.options.seconds, 0), X, y)
         predicted = np.asarray(model.predict(X_test), dtype=np.float64)
         true, solver_seconds = _timed(lambda: _differences(lambda rows: _means(self.smooth(rows)), X_test))
         if name == "PODRegressor":
@@ -561,7 +552,7 @@ class _Study:
         for name in ("LaMO", "FNO"):
             held_out = {setting: self.held_out(name, **dict(zip(_TUNED, setting, strict=True))) for setting in settings}
             best = min(held_out, key=lambda setting: held_out[setting])
-            estimator, default = _MODELS[name].make(self.options.seconds, 0), self.runs(name)[0]
+            estimator, default = _MODELS[name](self.options.seconds, 0), self.runs(name)[0]
             is_default = best == tuple(getattr(estimator, key) for key in _TUNED)
             changed = {} if is_default else dict(zip(_TUNED, best, strict=True))
             tuned = self.fitted(name, 0, self.options.seconds, **changed)
@@ -597,7 +588,7 @@ class _Study:
             """Fit to the others."""
             X, y = self.train(0)
             n_fitted = len(X) - max(1, round(_HELD_OUT * len(X)))
-            estimator = _MODELS[name].make(self.options.seconds / 2, 0, **changed)
+            estimator = _MODELS[name](self.options.seconds / 2, 0, **changed)
             model, _ = _fit(estimator, X[:n_fitted], y[:n_fitted])
             return {"error": _error(y[n_fitted:], model.predict(X[n_fitted:]))}
 

@@ -82,7 +82,21 @@ def test_a_surrogate_that_is_no_faster_never_pays(solver):
 @pytest.mark.exhaustive
 def test_a_whole_run_writes_its_sections_and_goes_on_from_them(tmp_path, monkeypatch, capsys):
     path = tmp_path / "trust.md"
-    command = ["trust", "--seconds", "0.1", "--seeds", "1", "--train", "10", "--test", "2", "--resolution", "10"]
+    command = [
+        "trust",
+        "--seconds",
+        "0.1",
+        "--seeds",
+        "1",
+        "--alone-seeds",
+        "1",
+        "--train",
+        "10",
+        "--test",
+        "2",
+        "--resolution",
+        "10",
+    ]
     command += ["--grids", "5", "10", "19", "--output", str(path)]
     with pytest.warns(match="too few to learn much"):
         assert main(command) == 0
