@@ -33,6 +33,7 @@ from benchmarks import (
     _suggest,
     _threads,
     _training_step,
+    _trust,
 )
 from skop.exceptions import SkopError
 
@@ -67,6 +68,7 @@ _MEASUREMENTS = (
     _kills,
     _novelty,
     _suggest,
+    _trust,
 )
 
 

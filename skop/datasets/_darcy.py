@@ -382,9 +382,9 @@ def _solve_at(permeability: FloatArray, forcing: FloatArray | float, recipe: _Re
     if recipe.variant == "pdebench":
         return _solve_on_cells(permeability, forcing)
     if recipe.placement == "node":
-        return _solve_darcy(permeability, forcing)
+        return solve_darcy(permeability, forcing)
     nodes, centers = _axis(recipe.solver_resolution, "node"), _axis(recipe.solver_resolution, "cell_center")
-    on_nodes = _solve_darcy(_resample(permeability, centers, nodes), forcing)
+    on_nodes = solve_darcy(_resample(permeability, centers, nodes), forcing)
     return _resample(on_nodes, nodes, centers)
 
 
@@ -474,7 +474,7 @@ def _sum_of_cosines(amplitudes: FloatArray, n_points: int, placement: Placement)
     return fine[offset::factor, offset::factor]
 
 
-def _solve_darcy(
+def solve_darcy(
     coefficient: FloatArray, forcing: FloatArray | float = 1.0, *, max_iterations: int = MAX_ITERATIONS
 ) -> FloatArray:
     """Solve ``-div(a grad u) = f`` with u = 0 on the boundary, from values at the nodes of [0, 1]^2."""
@@ -501,7 +501,7 @@ def _solve_on_cells(coefficient: FloatArray, forcing: FloatArray | float = 1.0) 
     nodes = np.pad(coefficient, 1, mode="edge")
     # The nodes span (n + 1) / n of the unit length, which the solver takes for 1.
     source = np.pad(np.broadcast_to(np.asarray(forcing, dtype=np.float64), coefficient.shape), 1)
-    return _solve_darcy(nodes, source * ((n_cells + 1) / n_cells) ** 2)[1:-1, 1:-1]
+    return solve_darcy(nodes, source * ((n_cells + 1) / n_cells) ** 2)[1:-1, 1:-1]
 
 
 def _solve_fluxes(

@@ -47,7 +47,7 @@ def manufactured_error(n_points):
     u_y = 2 * np.pi * np.sin(np.pi * x) * np.cos(2 * np.pi * y)
     a, a_y = 2 + np.sin(2 * x + y), np.cos(2 * x + y)
     forcing = -(2 * a_y * u_x + a_y * u_y - 5 * np.pi**2 * a * exact)
-    return np.abs(_darcy._solve_darcy(a, forcing) - exact).max()
+    return np.abs(_darcy.solve_darcy(a, forcing) - exact).max()
 
 
 def sample_noise(n_samples, **changes):
@@ -71,49 +71,49 @@ class TestSolver:
         coefficient = random_coefficient(n_points)
         forcing = np.random.default_rng(1).standard_normal((n_points, n_points))
         expected = assembled_solution(coefficient, forcing)
-        actual = _darcy._solve_darcy(coefficient, forcing)
+        actual = _darcy.solve_darcy(coefficient, forcing)
         assert np.abs(actual - expected).max() <= 1e-8 * np.abs(expected).max()
 
     def test_transposed_coefficient_gives_transposed_solution(self):
         coefficient = random_coefficient(21)
-        actual = _darcy._solve_darcy(coefficient.T)
-        np.testing.assert_allclose(actual, _darcy._solve_darcy(coefficient).T, rtol=0, atol=1e-11)
+        actual = _darcy.solve_darcy(coefficient.T)
+        np.testing.assert_allclose(actual, _darcy.solve_darcy(coefficient).T, rtol=0, atol=1e-11)
         assert not np.allclose(actual, actual.T, rtol=1e-3)
 
     def test_linear_in_the_forcing(self):
         coefficient, rng = random_coefficient(21), np.random.default_rng(2)
         first, second = rng.standard_normal((2, 21, 21))
-        together = _darcy._solve_darcy(coefficient, 2 * first - 3 * second)
-        apart = 2 * _darcy._solve_darcy(coefficient, first) - 3 * _darcy._solve_darcy(coefficient, second)
+        together = _darcy.solve_darcy(coefficient, 2 * first - 3 * second)
+        apart = 2 * _darcy.solve_darcy(coefficient, first) - 3 * _darcy.solve_darcy(coefficient, second)
         np.testing.assert_allclose(together, apart, rtol=0, atol=1e-9 * np.abs(together).max())
 
     def test_scaling_of_the_coefficient(self):
         coefficient = random_coefficient(21)
-        scaled = _darcy._solve_darcy(7 * coefficient)
-        np.testing.assert_allclose(scaled, _darcy._solve_darcy(coefficient) / 7, rtol=0, atol=1e-11)
+        scaled = _darcy.solve_darcy(7 * coefficient)
+        np.testing.assert_allclose(scaled, _darcy.solve_darcy(coefficient) / 7, rtol=0, atol=1e-11)
 
     def test_maximum_principle_and_monotone_compliance(self):
         coefficient = random_coefficient(40)
-        pressure = _darcy._solve_darcy(coefficient)
+        pressure = _darcy.solve_darcy(coefficient)
         assert (pressure[1:-1, 1:-1] > 0).all()
         # With f = 1 the sum of u is the compliance, which falls wherever a grows.
-        assert pressure.sum() < _darcy._solve_darcy(np.full((40, 40), 3.0)).sum()
-        assert pressure.sum() > _darcy._solve_darcy(np.full((40, 40), 12.0)).sum()
+        assert pressure.sum() < _darcy.solve_darcy(np.full((40, 40), 3.0)).sum()
+        assert pressure.sum() > _darcy.solve_darcy(np.full((40, 40), 12.0)).sum()
 
     def test_zero_forcing(self):
-        assert not _darcy._solve_darcy(random_coefficient(9), 0.0).any()
+        assert not _darcy.solve_darcy(random_coefficient(9), 0.0).any()
 
     def test_iterations_do_not_grow_with_the_grid(self):
         for n_points in (33, 129):
-            _darcy._solve_darcy(random_coefficient(n_points), max_iterations=30)
+            _darcy.solve_darcy(random_coefficient(n_points), max_iterations=30)
 
     def test_no_convergence(self):
         with pytest.raises(FieldDataError, match=r"residual of 1.0e-10 in 4 iterations.*contrast"):
-            _darcy._solve_darcy(random_coefficient(33), max_iterations=4)
+            _darcy.solve_darcy(random_coefficient(33), max_iterations=4)
 
     def test_not_positive_definite(self):
         with pytest.raises(FieldDataError, match="not positive definite"):
-            _darcy._solve_darcy(-np.ones((9, 9)))
+            _darcy.solve_darcy(-np.ones((9, 9)))
 
 
 class TestGaussianField:
@@ -279,7 +279,7 @@ class TestPDEBenchSolver:
             return 1 + 0.5 * np.sin(3 * x[:, None]) * np.cos(2 * x)
 
         nodes = np.linspace(0, 1, 193)
-        reference = _darcy._solve_darcy(permeability(nodes))
+        reference = _darcy.solve_darcy(permeability(nodes))
         errors = []
         for n_cells in (8, 16, 32):
             centers = (np.arange(n_cells) + 0.5) / n_cells
