@@ -7,9 +7,11 @@ from scipy.interpolate import Akima1DInterpolator, CubicSpline, RBFInterpolator
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, Matern
 
+from skop.data import FieldSet, Targets
 from skop.estimators.classical._components import Decomposition
 from skop.estimators.classical._kernel_models import AkimaSystem, Kernel, KernelModel, System
 from skop.estimators.classical._kernel_selection import Selection, between_ends, farthest_points
+from skop.estimators.classical._target_rows import TargetRows
 
 KERNELS = {
     "mean": Kernel("none"),
@@ -85,6 +87,33 @@ def test_a_weight_is_a_number_of_copies(subtests):
                     found, expected = (model.left_out_variances() / model.sizes for model in (weighted, repeated))
                     noise = penalties * (1 - 1 / weight[copies][:, None])
                     np.testing.assert_allclose(found[copies] + noise, expected, **close)
+
+
+def test_residuals_and_errors_with_several_penalties_are_those_with_each_alone(subtests):
+    """To the last digit: which model is chosen does not depend on how many penalties are tried at once."""
+    points, coefficients = samples()
+    weight = np.random.default_rng(1).random(24) + 0.5
+    systems = {"akima": AkimaSystem(Kernel("akima", 1), points[:, :1])}
+    for label, options in {"": (), "groups": (None, GROUPS), "weights": (None, None, weight)}.items():
+        systems |= {f"{name} {label}": System(kernel, points, *options) for name, kernel in KERNELS.items()}
+    for name, system in systems.items():
+        with subtests.test(name):
+            projected, penalties = system.project(coefficients), system.penalties[::3]
+            expected = [system.left_out(projected, penalties[[k]])[1] for k in range(len(penalties))]
+            np.testing.assert_array_equal(system.left_out_by(projected, penalties), expected)
+    field, residuals = np.random.default_rng(2).random((24, 7, 2)), np.random.default_rng(3).random((4, 24, 3))
+    residuals[1, 2, 0], residuals[3, 5, 1] = np.inf, np.nan
+    numbers = coefficients[:, :2]
+    for scalars, is_log in ((None, False), (numbers, False), (np.exp(numbers), True)):
+        for own in (None, weight):
+            with subtests.test("errors", with_scalars=scalars is not None, is_log=is_log, weighted=own is not None):
+                rows = TargetRows(Targets(FieldSet(np.arange(7.0)[:, None], field + 1), scalars), own, is_log=is_log)
+                _, error, each = rows.measure(Decomposition(rows.rows, None, own))
+                found, some = error(residuals[:, ::2], np.arange(0, 24, 2)), each(residuals)
+                np.testing.assert_array_equal(found, [error(part[::2], np.arange(0, 24, 2)) for part in residuals])
+                np.testing.assert_array_equal(some, [each(part) for part in residuals])
+                np.testing.assert_array_equal(np.isfinite(found), [True, False, True, True])
+                np.testing.assert_array_equal(np.isfinite(some).all(axis=1), [True, False, True, False])
 
 
 def test_what_a_group_alone_tells_has_no_residual():
@@ -197,7 +226,7 @@ def test_length_scales_lower_the_error_and_find_what_does_not_matter():
     generator = np.random.default_rng(0)
     points = generator.uniform(-1, 1, (60, 3))
     targets = np.sin(4 * points[:, :1])
-    error = lambda residuals, samples: float(np.sqrt((residuals**2).mean()))  # noqa: E731
+    error = lambda residuals, samples: np.sqrt((residuals**2).mean(axis=(-2, -1)))  # noqa: E731
     selection = Selection(points, targets, np.full(60, 1 / 60), error, 3)
     found = selection.search("gaussian_process")
     scales = found.system.kernel.scales
@@ -282,7 +311,7 @@ def test_of_a_kernel_that_some_samples_tell_against_the_error_alone_is_computed(
     monkeypatch.setattr("skop.estimators.classical._kernel_selection._SCREENED", 30)
     points = np.random.default_rng(0).normal(size=(60, 4))
     targets = points @ np.random.default_rng(1).normal(size=(4, 3))
-    error = lambda residuals, samples: float(np.sqrt((residuals**2).mean()))  # noqa: E731
+    error = lambda residuals, samples: np.sqrt((residuals**2).mean(axis=(-2, -1)))  # noqa: E731
     selection = Selection(points, targets, np.full(60, 1 / 60), error, 0)
     selection.screen("ridge")
     found = selection.search("rbf")
@@ -381,7 +410,7 @@ def test_many_samples_are_never_compared_with_all_others(monkeypatch):
     monkeypatch.setattr(Kernel, "matrix", lambda self, a, b: sizes.append((len(a), len(b))) or matrix(self, a, b))
     points = np.random.default_rng(0).uniform(-1, 1, (80, 2))
     targets = np.stack([np.sin(3 * points[:, 0]), np.cos(points.sum(axis=1))], axis=1)
-    error = lambda residuals, samples: float(np.sqrt((residuals**2).mean()))  # noqa: E731
+    error = lambda residuals, samples: np.sqrt((residuals**2).mean(axis=(-2, -1)))  # noqa: E731
     selection = Selection(points, targets, np.full(80, 1 / 80), error, 2)
     found = {name: selection.search(name) for name in ("gaussian_process", "ridge", "rbf")}
     assert found["gaussian_process"].error < 1e-3 < found["ridge"].error

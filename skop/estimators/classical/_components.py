@@ -21,9 +21,9 @@ MOST_EXACT = 2000
 _LARGE = 1e9
 
 
-def mean_of(rows: FloatArray, weight: FloatArray | None) -> FloatArray:
+def mean_of(rows: FloatArray, weight: FloatArray | None, axis: int = 0) -> FloatArray:
     """Mean over samples, with equal weights where there are none."""
-    return np.asarray(rows.mean(axis=0) if weight is None else np.average(rows, axis=0, weights=weight))
+    return np.asarray(rows.mean(axis=axis) if weight is None else np.average(rows, axis=axis, weights=weight))
 
 
 def variance_of(rows: FloatArray, weight: FloatArray | None) -> FloatArray:

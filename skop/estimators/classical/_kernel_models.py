@@ -345,7 +345,7 @@ class System:
         coefficients, diagonal = self.solve(projected, penalties), self.diagonal(penalties)
         least = _LEAST_FREE / (self.largest + penalties)
         if not self._parts:
-            is_free = diagonal > self._rooted(self._rooted(np.ones((len(diagonal), 1)))) * least
+            is_free = diagonal > self._rooted(self._rooted(np.ones((len(self.points), 1)))) * least
             return coefficients, np.where(is_free, coefficients / np.where(is_free, diagonal, 1.0), np.inf), diagonal
         residuals, rooted = np.empty_like(coefficients), self._unrooted(coefficients)
         for penalty, own in self._of_equal_penalties(penalties, coefficients.shape[1]):
@@ -356,6 +356,12 @@ class System:
                 turned = vectors.mT @ rooted[place] / np.where(is_free, values[..., np.newaxis], 1.0)
                 residuals[place] = np.where(is_free, vectors @ turned, np.inf)
         return coefficients, self._unrooted(residuals), diagonal
+
+    def left_out_by(self, projected: tuple[FloatArray, FloatArray | None], penalties: FloatArray) -> FloatArray:
+        """Leave-one-out residuals (l, n, r) with each of several penalties (l,) for all targets."""
+        if self._parts:
+            return np.stack([self.left_out(projected, penalties[[place]])[1] for place in range(len(penalties))])
+        return self.left_out(projected, penalties[:, np.newaxis, np.newaxis])[1]
 
     def _blocks(self, rows: IntArray, penalty: float) -> FloatArray:
         """Blocks (g, s, s) of B that belong to groups of samples (g, s), over the roots of their weights."""
@@ -480,6 +486,10 @@ class AkimaSystem(System):
             residuals[sample] = values[place] - cubics @ np.concatenate([own, _slopes(knots, own)])
         diagonal = 1 / self.left_out_variances(np.zeros(1))
         return residuals * diagonal, residuals, diagonal
+
+    def left_out_by(self, projected: tuple[FloatArray, FloatArray | None], penalties: FloatArray) -> FloatArray:
+        """Leave-one-out residuals (1, n, r)."""
+        return self.left_out(projected, penalties)[1][np.newaxis]
 
     def weights(
         self, targets: FloatArray, projected: tuple[FloatArray, FloatArray | None], penalties: FloatArray

@@ -5,8 +5,9 @@ Notation: n training points, d inputs, r targets (coefficients of modes).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -36,9 +37,9 @@ __all__ = ["Found", "Selection", "between_ends"]
 
 #: Number of inducing samples of a kernel where there are more than `MOST_EXACT`.
 _INDUCING = 1500
-#: Error of leave-one-out residuals (k, s) of the leading s targets, at k samples whose numbers are given.
-Error = Callable[[FloatArray, IntArray], float]
-#: Error of each output of such residuals of all samples, in any unit.
+#: Errors (...) of leave-one-out residuals (..., k, s) of the leading s targets, at k samples whose numbers are given.
+Error = Callable[[FloatArray, IntArray], FloatArray]
+#: Errors (..., outputs) of each output of such residuals of all samples, in any unit.
 Each = Callable[[FloatArray], FloatArray]
 #: Names of positive definite kernels, and the length scales that are tried first, in mean distances of two samples.
 _STATIONARY, _SCALES = ("gaussian", "matern52", "matern32"), (0.25, 0.5, 1.0, 2.0, 4.0)
@@ -69,8 +70,14 @@ _HALVED = 200
 _WORSE = 1.2
 #: On all samples, try penalties within this number of decades of the best one on some samples.
 _DECADES = 3.5
+#: Numbers of residuals with several penalties that are computed at once: those that a processor's cache holds.
+_AT_ONCE = 2**16
 #: Error, kernel and penalty of a trial on some of the samples.
 Trial = tuple[float, Kernel, float]
+#: Eigenvalues (m,) of a kernel, squares (m,) of the targets in its eigenvectors, and its penalties.
+Spectrum = tuple[FloatArray, FloatArray, FloatArray]
+#: Targets as `System.project` returns them.
+Projected = tuple[FloatArray, FloatArray | None]
 
 
 @dataclass(eq=False)
@@ -100,13 +107,14 @@ class Selection:
     weights : ndarray of shape (n,)
         Weights of the residuals of the samples, in length scales and in the choice for single targets.
     error : callable
-        Error of leave-one-out residuals (k, s) of the leading s targets, at k samples whose numbers it is given.
+        Errors (...) of leave-one-out residuals (..., k, s) of the leading s targets, at k samples whose numbers it is
+        given.
     n_params : int
         Number of leading inputs that are global parameters.
     groups : ndarray of int, shape (n,), or None, default=None
         Numbers of the groups that are left out as a whole; None leaves out one sample at a time.
     each : callable or None, default=None
-        Error of each output of residuals (n, s); None for one output.
+        Errors (..., outputs) of each output of residuals (..., n, s); None for one output.
     weight : ndarray of shape (n,) or None, default=None
         Weights of the samples in the models, of mean 1; None if all are equal.
     """
@@ -163,17 +171,23 @@ class Selection:
     def narrow(self, targets: FloatArray, error: Error, each: Each | None) -> None:
         """Go on with fewer targets, and the errors of these."""
         self.targets, self._error_of, self._each_of = targets, error, each
+        self._spectra: dict[tuple[str, float], Spectrum] = {}
+
+    def errors(self, residuals: FloatArray, samples: IntArray) -> FloatArray:
+        """Errors (...) of leave-one-out residuals (..., k, s) of some of the samples, without those at the ends."""
+        inside = self._inside[samples]
+        return self._error_of(np.compress(inside, residuals, axis=-2), samples[inside])
 
     def error(self, residuals: FloatArray, samples: IntArray) -> float:
-        """Error of leave-one-out residuals of some of the samples, without those at the ends."""
-        inside = self._inside[samples]
-        return self._error_of(residuals[inside], samples[inside])
+        """Error of such residuals (k, s)."""
+        return float(self.errors(residuals, samples))
 
     def each(self, residuals: FloatArray) -> FloatArray | None:
-        """Error of each output of such residuals of all samples; None for one output."""
+        """Errors (..., outputs) of each output of residuals (..., n, s) of all samples; None for one output."""
         if self._each_of is None:
             return None
-        return self._each_of((residuals if self.weight is None else _root_of(self.weight) * residuals)[self._inside])
+        weighted = residuals if self.weight is None else _root_of(self.weight) * residuals
+        return self._each_of(np.compress(self._inside, weighted, axis=-2))
 
     def gains(self, found: Found, tried: Iterable[Found]) -> FloatArray:
         """Least error of each output by a model that was tried, in units of that by the model that was found."""
@@ -254,25 +268,36 @@ class Selection:
         """
         if not self._is_line or self.groups is not None or len(self.few) < len(self.all) or best.error == 0:
             return best
-        targets, least, likely = self.targets[:, :_LEADING], np.inf, None
+        targets, kernels = self.targets[:, :_LEADING], self._candidates("gaussian_process")
         rank = max(int((np.square(targets).sum(axis=0) > 0).sum()), 1)
         is_known = self._is_better_than_mean(best)
-        for kernel in self._candidates("gaussian_process"):
-            system = System(kernel, self.points, weight=self.weight)
-            projected = system.project(targets)
-            squares = np.square(projected[0]).sum(axis=1)
-            for penalty in system.penalties[: -1 if is_known else None]:
-                sums = system.values + penalty
-                size = float((squares / sums).sum()) + SAME
-                value = rank * (len(sums) * np.log(size) + float(np.log(sums).sum()))
-                if value < least:
-                    error = self.error(system.left_out(projected, np.array([penalty]))[1], self.all)
-                    if not is_known or error <= _EQUIVALENT * best.error:
-                        least, likely = value, (system, penalty)
-        if likely is None:
-            return best
-        found, penalties = self._finish(likely[0].kernel), np.full(self.targets.shape[1], likely[1])
-        return replace(found, error=self._error(found.system, penalties), penalties=penalties)
+        values = []
+        for kernel in kernels:
+            spectrum = self._spectra.get((kernel.name, kernel.scales))
+            if spectrum is None:
+                spectrum = self._spectrum(System(kernel, self.points, weight=self.weight))
+            eigenvalues, squares, penalties = spectrum
+            sums = eigenvalues + penalties[: -1 if is_known else None, np.newaxis]
+            sizes = (squares / sums).sum(axis=1) + SAME
+            values.append(rank * (len(eigenvalues) * np.log(sizes) + np.log(sums).sum(axis=1)))
+        likelihoods, tried = np.stack(values), {}
+        for place in likelihoods.argsort(axis=None, kind="stable"):
+            number, at = np.unravel_index(place, likelihoods.shape)
+            if not likelihoods[number, at] < np.inf:
+                break
+            if number not in tried:
+                system = System(kernels[number], self.points, weight=self.weight)
+                tried[number] = self._errors_by_penalty(system, system.project(targets), system.penalties, self.all)
+            if not is_known or tried[number][at] <= _EQUIVALENT * best.error:
+                found = self._finish(kernels[number])
+                chosen = np.full(self.targets.shape[1], found.tried[at])
+                return replace(found, error=self._error(found.system, chosen), penalties=chosen)
+        return best
+
+    def _spectrum(self, system: System) -> Spectrum:
+        """What the likelihoods of a kernel at all samples depend on."""
+        squares = np.square(system.project(self.targets[:, :_LEADING])[0]).sum(axis=1)
+        return system.values, squares, system.penalties
 
     def _is_better_than_mean(self, found: Found) -> bool:
         """Whether leave-one-out errors over one input are below those of the mean beyond chance."""
@@ -299,7 +324,7 @@ class Selection:
         error of these, the error after it is that of the start times the quotient of both; where it does not, none of
         its kernels is taken, whatever their leave-one-out errors. Half of the parts decide where all of them agree.
         """
-        parts, n_scales = self._parts(), min(self.points.shape[1], self.n_params + _OWN_SCALES + 1)
+        parts, n_scales = self._parts, min(self.points.shape[1], self.n_params + _OWN_SCALES + 1)
         if sum(count for _, count in parts) >= _ENOUGH * n_scales or not parts:
             return 1.0
         before: list[float] = []
@@ -319,6 +344,7 @@ class Selection:
             return np.inf
         return max(start[0] * sum(after) / (sum(before) * tuned[0]), 1.0) if tuned[0] > 0 else 1.0
 
+    @cached_property
     def _parts(self) -> list[tuple[IntArray, int]]:
         """Parts of some of the samples, every second one first, and their numbers of groups; none of too few."""
         # Samples, or groups, in an order that does not depend on the caller's.
@@ -335,7 +361,7 @@ class Selection:
         targets = self.targets[:, :_LEADING]
         system = self._system_of_some(kernel, kept)
         projected, penalties = system.project(targets[kept]), system.penalties[::2]
-        errors = [self.error(system.left_out(projected, np.array([p]))[1], kept) for p in penalties]
+        errors = self._errors_by_penalty(system, projected, penalties, kept)
         weights, tail = system.weights(targets[kept], projected, penalties[[int(np.argmin(errors))]])
         points = self.points[out]
         found = kernel.matrix(points, system.points) @ weights + kernel.tail(points) @ tail
@@ -387,9 +413,24 @@ class Selection:
         targets = self.targets[samples, :_LEADING]
         system = self._system_of_some(kernel, samples)
         projected, penalties = system.project(targets), system.penalties[::2]
-        errors = [self.error(system.left_out(projected, np.array([p]))[1], samples) for p in penalties]
+        errors = self._errors_by_penalty(system, projected, penalties, samples)
         best = int(np.argmin(errors))
-        return errors[best], kernel, float(penalties[best])
+        if self._is_line and len(samples) == len(self.all) and kernel.name in _STATIONARY:
+            self._spectra[kernel.name, kernel.scales] = self._spectrum(system)
+        return float(errors[best]), kernel, float(penalties[best])
+
+    def _by_penalty(self, system: System, projected: Projected, penalties: FloatArray) -> Iterator[FloatArray]:
+        """Leave-one-out residuals (l, n, r) with each penalty, of as many at once as a cache holds."""
+        step = max(1, _AT_ONCE // (len(system.points) * projected[0].shape[1]))
+        for start in range(0, len(penalties), step):
+            yield system.left_out_by(projected, penalties[start : start + step])
+
+    def _errors_by_penalty(
+        self, system: System, projected: Projected, penalties: FloatArray, samples: IntArray
+    ) -> FloatArray:
+        """Errors (l,) of some of the samples with each penalty."""
+        parts = self._by_penalty(system, projected, penalties)
+        return np.concatenate([self.errors(residuals, samples) for residuals in parts])
 
     def _finish(self, kernel: Kernel, about: float | None = None) -> Found:
         """Choose the penalties on all samples: one for all targets, or one for each where this is better by far.
@@ -403,15 +444,15 @@ class Selection:
             is_near = np.abs(np.log10(penalties) - np.log10(about)) < _DECADES
             penalties = penalties[is_near | (penalties == penalties[-1])]
         errors, each, outputs = [], [], []
-        for penalty in penalties:
-            residuals = system.left_out(projected, np.array([penalty]))[1]
-            errors.append(kernel.handicap * self.error(residuals, self.all))
+        for residuals in self._by_penalty(system, projected, penalties):
+            errors.append(kernel.handicap * self.errors(residuals, self.all))
             each.append(kernel.handicap * (self.weights @ np.abs(residuals)))
             if (of_outputs := self.each(residuals)) is not None:
                 outputs.append(kernel.handicap * of_outputs)
-        chosen = np.full(self.targets.shape[1], penalties[int(np.argmin(errors))])
-        least = np.min(outputs, axis=0) if outputs else None
-        return self._each_alone(Found(self._error(system, chosen), system, chosen, np.stack(each), penalties, least))
+        chosen = np.full(self.targets.shape[1], penalties[int(np.argmin(np.concatenate(errors)))])
+        least = np.min(np.concatenate(outputs), axis=0) if outputs else None
+        found = Found(self._error(system, chosen), system, chosen, np.concatenate(each), penalties, least)
+        return self._each_alone(found)
 
     def _each_alone(self, found: Found) -> Found:
         """Choose the penalty of each target alone, if this is better by far.
@@ -439,7 +480,7 @@ class Selection:
         # Targets are the modes of all samples, which know each of them, so that penalties of single modes lower
         # leave-one-out errors and not those of new samples. Here modes and penalties are those of the other samples.
         one, each = 0.0, 0.0
-        for out, _ in self._parts():
+        for out, _ in self._parts:
             kept = np.setdiff1d(self.few, out)
             targets, weight = self.targets[:, :_LEADING], self._groups_and_weight(kept)[1]
             mean = mean_of(targets[kept], weight)
@@ -447,9 +488,9 @@ class Selection:
             system = self._system_of_some(kernel, kept)
             turned = (targets[kept] - mean) @ modes.T
             projected, penalties = system.project(turned), system.penalties
-            residuals = [system.left_out(projected, np.array([penalty]))[1] for penalty in penalties]
-            errors = [self.error(part @ modes, kept) for part in residuals]
-            own = penalties[np.argmin([self.weights[kept] @ np.abs(part) for part in residuals], axis=0)]
+            residuals = system.left_out_by(projected, penalties)
+            errors = self.errors(residuals @ modes, kept)
+            own = penalties[np.argmin(self.weights[kept] @ np.abs(residuals), axis=0)]
             points = self.points[out]
             found = []
             for chosen in (penalties[[int(np.argmin(errors))]], own):
@@ -494,7 +535,7 @@ class Selection:
         groups = np.minimum(np.arange(d), self.n_params + _OWN_SCALES)
         heads = np.searchsorted(groups, np.arange(groups[-1] + 1))
         tail = np.linalg.qr(root * kernel.tail(points))[0]
-        ends, line = tail @ tail.T, points @ points.T
+        ends, line, diagonal = tail @ tail.T, points @ points.T, np.diag_indices(n)
         is_linear = kernel.linear > 0
         # Distances in the modes that share one scale are computed once.
         n_own = min(d, self.n_params + _OWN_SCALES)
@@ -511,7 +552,7 @@ class Selection:
                 squares += rest / scales[-1] ** 2
             system = kernel._radial(squares) + slope * line
             system = complement(complement(system if weight is None else root * system * root.T).T)
-            system[np.diag_indices(n)] += noise
+            system[diagonal] += noise
             inverse = inverse_of(system + (1.0 - noise) * ends) - ends
             coefficients = inverse @ targets
             solve = left_out_solver(inverse, parts)

@@ -67,7 +67,8 @@ class TargetRows:
     def measure(self, parts: Decomposition, kept: int | None = None) -> tuple[FloatArray, Any, Any]:
         """Weights of the samples, and the errors of residuals of the leading coefficients of those that are kept.
 
-        One is that of all outputs, the other that of each channel and scalar.
+        One is that of all outputs, the other that of each channel and scalar; of residuals (..., n, k), such as those
+        with each of several penalties.
         """
         norms, size, n = self.norms, len(self.field_ratio), len(self.rows)
         is_plain = len(self.channel_unit) == 1 and not len(self.scalar_ratio)
@@ -82,21 +83,20 @@ class TargetRows:
         outside = whole - (inside * coefficients).sum(axis=1)
         outside = np.where(outside > 1e-12 * whole, outside, 0.0) * np.ravel(of_others(n, self.weight)) ** 2
 
-        def error(residuals: FloatArray, samples: IntArray) -> float:
-            if not np.isfinite(residuals).all():
-                return np.inf
-            count, errors = residuals.shape[1], []
+        def error(residuals: FloatArray, samples: IntArray) -> FloatArray:
+            residuals, is_finite = _finite(residuals)
+            count, errors = residuals.shape[-1], []
             weight = None if self.weight is None else self.weight[samples]
             if norms is not None:
                 weighted = residuals if products is None else residuals @ products[:count, :count]
-                squares = np.maximum((weighted * residuals).sum(axis=1), 0.0) + outside[samples]
-                errors.append(float(mean_of(np.sqrt(squares) / norms[samples], weight)))
+                squares = np.maximum((weighted * residuals).sum(axis=-1), 0.0) + outside[samples]
+                errors.append(mean_of(np.sqrt(squares) / norms[samples], weight, axis=-1))
             if numbers.shape[1]:
                 left, true = (residuals @ numbers[:count]) ** 2, self.squares[samples]
                 if weight is not None:
                     left, true = weight[:, np.newaxis] * left, weight * true
-                errors.append(float(np.sqrt(left.sum() / (float(true.sum()) or 1.0))))
-            return float(np.mean(errors))
+                errors.append(np.sqrt(_flat(left).sum(axis=-1) / (float(true.sum()) or 1.0)))
+            return np.where(is_finite, np.mean(errors, axis=0), np.inf)
 
         n_channels = len(self.channel_unit) if size else 0
         if n_channels + numbers.shape[1] < 2:
@@ -107,12 +107,12 @@ class TargetRows:
             ]
 
             def each(residuals: FloatArray) -> FloatArray:
-                if not np.isfinite(residuals).all():
-                    return np.full(n_channels + numbers.shape[1], np.inf)
-                count = residuals.shape[1]
-                squares = [np.vdot(residuals @ gram[:count, :count], residuals) for gram in grams]
-                squares += np.square(residuals @ numbers[:count]).sum(axis=0).tolist()
-                return np.sqrt(np.maximum(squares, 0.0))
+                residuals, is_finite = _finite(residuals)
+                count = residuals.shape[-1]
+                squares = [np.vecdot(_flat(residuals @ gram[:count, :count]), _flat(residuals)) for gram in grams]
+                squares += [*np.moveaxis(np.square(residuals @ numbers[:count]).sum(axis=-2), -1, 0)]
+                found = np.sqrt(np.maximum(np.stack(squares, axis=-1), 0.0))
+                return np.where(is_finite[..., np.newaxis], found, np.inf)
 
         weights = np.full(n, 1.0 / n) if norms is None else 1.0 / (n * norms)
         return weights if self.weight is None else self.weight * weights, error, each
@@ -132,6 +132,19 @@ class TargetRows:
                 left, true = np.sqrt(weight)[:, np.newaxis] * left, weight * true
             errors.append(float(np.linalg.norm(left)) / (float(np.sqrt(true.sum())) or 1.0))
         return float(np.mean(errors))
+
+
+def _finite(residuals: FloatArray) -> tuple[FloatArray, Any]:
+    """Residuals (..., n, k) with zeros in place of those that are not all finite, and which (...) are."""
+    is_finite: Any = np.isfinite(residuals).all(axis=(-2, -1))
+    if not is_finite.all():
+        residuals = np.where(is_finite[..., np.newaxis, np.newaxis], residuals, 0.0)
+    return residuals, is_finite
+
+
+def _flat(rows: FloatArray) -> FloatArray:
+    """Rows (..., n, k) as one row (..., n * k)."""
+    return rows.reshape(*rows.shape[:-2], -1)
 
 
 def errors_of_outputs(targets: Targets, found: Predictions, weight: FloatArray | None) -> FloatArray:
