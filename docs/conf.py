@@ -184,15 +184,17 @@ def adjust_links(text: str, source: Path, page: Path) -> str:
     """Make the relative links of a Markdown file of the repository lead to pages of the site."""
 
     def adjusted(link: re.Match) -> str:
-        label, target, anchor = link.groups()
+        is_picture, label, target, anchor = link.groups()
         if "://" in target or target.startswith(("#", "mailto:")):
             return link.group()
+        if is_picture:
+            return f"![{label}]({os.path.relpath((source.parent / target).resolve(), page.parent)})"
         place = in_the_site((source.parent / target).resolve())
         if place is None:
             return label
         return f"[{label}]({os.path.relpath(place, page.parent)}{anchor or ''})"
 
-    return re.sub(r"(?<!!)\[([^\]]*)\]\(([^)#\s]+)(#[^)\s]*)?\)", adjusted, text)
+    return re.sub(r"(!?)\[([^\]]*)\]\(([^)#\s]+)(#[^)\s]*)?\)", adjusted, text)
 
 
 OUTSIDE = outside_pages()

@@ -151,7 +151,7 @@ class SetFile:
         # A root that has spawned so many seeds before goes on with the seed of this sample.
         root: Any = np.random.SeedSequence(self.seed, n_children_spawned=self.start + number)
         try:
-            return _arrays_of(*self.full.make(1, random_state=root, **self.full.options))
+            return arrays_of(*self.full.make(1, random_state=root, **self.full.options))
         except FieldDataError as error:
             reason = str(error).removeprefix("Sample 0: ")
             raise FieldDataError(f"{self.path}, sample {number}: {reason}") from error
@@ -200,7 +200,7 @@ def _write_sample(path: Path, number: int, arrays: Arrays) -> None:
         file[_COUNT][()] = number + 1
 
 
-def _arrays_of(X: Any, y: Any) -> Arrays:
+def arrays_of(X: Any, y: Any) -> Arrays:
     """Arrays of what a generator returns for one sample."""
     coords, X = X if isinstance(X, tuple) else (None, X)
     found: Arrays = {} if coords is None else {"coords": (coords.reshape(-1, coords.shape[-1]), True)}
