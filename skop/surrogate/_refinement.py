@@ -20,7 +20,7 @@ from skop._typing import FloatArray, GridShape, IntArray
 from skop.data import FieldSet, Predictions, grid_spacing
 from skop.exceptions import FieldDataError, ResolutionWarning, warn
 
-__all__ = ["predict_refined", "refinement_factors"]
+__all__ = ["predict_refined", "refinement_factors", "warn_of_other_shape"]
 
 #: Warn if one sample takes more predictions than this; a grid that is 16 times finer along two axes takes 961.
 _MANY_INPUTS = 1000
@@ -82,6 +82,25 @@ def refinement_factors(
             ResolutionWarning,
         )
     return tuple(factors.tolist())
+
+
+def warn_of_other_shape(grid: GridShape, training_grid: GridShape) -> None:
+    """Warn if grids whose predictions are not refined have far more or fewer points along an axis than in the fit.
+
+    Parameters
+    ----------
+    grid, training_grid : tuple of int
+        Number of points along each axis of the samples, and of those of the fit.
+    """
+    ratios = np.maximum(np.array(grid) - 1, 1) / np.maximum(np.array(training_grid) - 1, 1)
+    if (np.maximum(ratios, 1 / ratios) > _FAR_SPACING).any():
+        here, there = (" x ".join(map(str, shape)) for shape in (grid, training_grid))
+        warn(
+            f"X is on grids of {here} points, but the estimator was fitted on grids of {there} points, which are "
+            "curvilinear or differ between samples, and has learned their spacing; errors may be large. Check against "
+            "known samples, or interpolate X onto grids of that shape.",
+            ResolutionWarning,
+        )
 
 
 def _grid(inputs: FieldSet) -> GridShape:

@@ -28,7 +28,7 @@ from skop.data import (
 from skop.exceptions import FieldDataError, SkopWarning, warn
 from skop.surrogate._domain import Domain
 from skop.surrogate._predictions import averaged, combined, each_part, joined, on_grid_of, rows_of
-from skop.surrogate._refinement import predict_refined, refinement_factors
+from skop.surrogate._refinement import predict_refined, refinement_factors, warn_of_other_shape
 from skop.surrogate._symmetries import declared_symmetries, unseen_by_scalers
 
 __all__ = ["PREDICT_POINTS", "Query", "Refine", "Resample", "Rest", "Sensors", "Stage", "Symmetrise", "in_units"]
@@ -132,6 +132,8 @@ class Refine:
         Arrangement of the points in the fit.
     spacing : tuple of float or None
         Spacing of the grid of the fit, if it was on one that is straight.
+    grid_shape : tuple of int or None
+        Number of points along each axis in the fit.
     domain : Domain
         Points of the fit.
     scalers : Scalers
@@ -145,6 +147,7 @@ class Refine:
     method: str
     geometry: str
     spacing: tuple[float, ...] | None
+    grid_shape: GridShape | None
     domain: Domain
     scalers: Scalers
     base: Any
@@ -196,6 +199,9 @@ class Refine:
         is_elsewhere = self.domain.check(inputs)
         usable = self.spacing is not None and self.geometry == "grid" and inputs.shared_coords
         if self.spacing is None or not usable or inputs.grid_shape is None:
+            here, there = inputs.grid_shape, self.grid_shape
+            if self.geometry != "points" and here is not None and there is not None and not is_elsewhere:
+                warn_of_other_shape(here, there)
             return (1,)
         return refinement_factors(inputs, self.spacing, native=self.method == "native", quiet=is_elsewhere)
 

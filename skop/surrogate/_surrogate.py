@@ -125,7 +125,8 @@ class Surrogate:
     def refine(self) -> Refine:
         """Stage of grids that are finer than that of the fit; a network with sensors predicts on any grid."""
         geometry = self.geometry if self.sensors is None else "points"
-        held = (self.spacing, self.domain, self.scalers, self.base, self.is_base_alone)
+        grid_shape = self.spec.network_spec.grid_shape
+        held = (self.spacing, grid_shape, self.domain, self.scalers, self.base, self.is_base_alone)
         return Refine(self.refinement, geometry, *held)
 
     @property

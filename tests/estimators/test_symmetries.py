@@ -501,12 +501,13 @@ def test_planes_on_grids_are_refused_unless_they_are_read_as_points():
 def test_straight_grids_of_each_sample_are_mirrored_in_place():
     straight = unit_grid((5, 4)) + np.arange(N)[:, None, None]
     X = FieldSet(straight, RANDOM.normal(size=(N, 20, 1)), grid_shape=(5, 4))
-    model = small(symmetries=SymmetryOptions(names=["flip_x"], average_predictions=True)).fit(X, X)
-    assert model.geometry_ == "structured"
-    assert model.symmetry_centre_ is None
-    mirrored = X.with_values(X.values.reshape(N, 5, 4, 1)[:, ::-1].reshape(N, 20, 1))
-    expected = model.predict(X).values.reshape(N, 5, 4, 1)[:, ::-1].reshape(N, 20, 1)
-    np.testing.assert_allclose(model.predict(mirrored).values, expected, rtol=0, atol=1e-12)
-    bent = FieldSet(bent_grid(), X.values, grid_shape=(5, 4))
-    with pytest.raises(FieldDataError, match="onto each other"):
-        model.predict(bent)
+    for geometry in ("grid", "structured"):
+        options = SymmetryOptions(names=["flip_x"], average_predictions=True)
+        model = small(symmetries=options, geometry=geometry).fit(X, X)
+        assert model.symmetry_centre_ is None
+        mirrored = X.with_values(X.values.reshape(N, 5, 4, 1)[:, ::-1].reshape(N, 20, 1))
+        expected = model.predict(X).values.reshape(N, 5, 4, 1)[:, ::-1].reshape(N, 20, 1)
+        np.testing.assert_allclose(model.predict(mirrored).values, expected, rtol=0, atol=1e-12)
+        bent = FieldSet(bent_grid(), X.values, grid_shape=(5, 4))
+        with pytest.raises(FieldDataError, match="onto each other"):
+            model.predict(bent)

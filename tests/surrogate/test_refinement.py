@@ -239,6 +239,24 @@ def test_the_kinds_of_refinement():
     assert np.abs(native[:, ::2, ::2] - coarse).max() > 1e-6
 
 
+@pytest.mark.parametrize("geometry", ["grid", "structured", "points"])
+def test_curvilinear_grids_of_another_spacing_are_warned_about_where_a_network_knows_it(geometry):
+    def bent(grid):
+        x, y = unit_grid(grid).T
+        points = [np.stack([x, y + size * np.sin(3 * x)], axis=1) for size in (0.2, 0.1)]
+        return FieldSet(np.stack(points), np.stack([x * y, x + y])[..., None], grid_shape=grid)
+
+    model = fitted(bent((9, 7)), bent((9, 7)), geometry=geometry)
+    for grid, is_far in (((9, 7), False), ((10, 8), False), ((17, 7), True), ((5, 7), True)):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            model.predict(bent(grid))
+        words = [str(item.message) for item in caught if item.category is ResolutionWarning]
+        assert any(f"X is on grids of {grid[0]} x {grid[1]} points" in text for text in words) == (
+            is_far and geometry != "points"
+        )
+
+
 @pytest.mark.parametrize(
     ("factors", "average", "warns"), [((17, 16), True, True), ((16, 16), True, False), ((17, 16), False, False)]
 )

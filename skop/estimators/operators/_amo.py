@@ -9,7 +9,7 @@ from skop._parameters import Whole, param
 from skop._sklearn_compat import Interval
 from skop.data import DataSpec
 from skop.estimators.operators._operator import OperatorRegressor
-from skop.estimators.operators._tokens import check_centres, warn_of_idle_latents
+from skop.estimators.operators._tokens import check_centres, geometry_of_tokens, warn_of_idle_latents
 from skop.estimators.operators.presets import amo
 from skop.exceptions import SkopWarning, warn
 from skop.networks import AMOPatchNetwork, AMOPointNetwork, OperatorNetwork
@@ -97,10 +97,17 @@ class AMORegressor(OperatorRegressor):
             "`skop.parts.LiteralExpansions`, the paper's equations as they are printed."
         ),
     )
+    geometry: str = geometry_of_tokens("`latents`")
 
     _presets = amo.PRESETS
     _draws_points = True
     _effective_on = {**OperatorRegressor._effective_on, "patches": _GRID, "latents": _POINTS}
+
+    def _choose_geometry(self, spec: DataSpec) -> str:
+        """Return ``"grid"`` for what is read in patches; ``"structured"`` or ``"points"`` for latent tokens."""
+        chosen = super()._choose_geometry(spec)
+        takes_patches = self.geometry == "auto" and self.latents is None
+        return "grid" if takes_patches and chosen == "structured" else chosen
 
     def _build_network(self, spec: DataSpec, geometry: str) -> OperatorNetwork:
         """Build the patch network or the point network for the data."""

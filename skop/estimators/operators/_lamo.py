@@ -8,7 +8,7 @@ from skop._parameters import Whole, are_equal, param
 from skop._sklearn_compat import Interval
 from skop.data import DataSpec
 from skop.estimators.operators._operator import OperatorRegressor
-from skop.estimators.operators._tokens import check_centres, warn_of_idle_latents
+from skop.estimators.operators._tokens import check_centres, geometry_of_tokens, warn_of_idle_latents
 from skop.estimators.operators.presets import lamo
 from skop.exceptions import SkopWarning, warn
 from skop.networks import LaMOPatchNetwork, LaMOPointNetwork, OperatorNetwork
@@ -102,6 +102,7 @@ class LaMORegressor(OperatorRegressor):
             "`skop.parts.Mamba2` (plasticity, pipe), or any other mixer."
         ),
     )
+    geometry: str = geometry_of_tokens("`latents` or `mixer`")
 
     _presets = lamo.PRESETS
     _draws_points = True
@@ -120,6 +121,12 @@ class LaMORegressor(OperatorRegressor):
         name = "scan" if geometry == "grid" else "mixer"
         if not are_equal(getattr(self._options(name), "ratio", Mamba.ratio), Mamba.ratio):
             warn(f"{name}__ratio has no effect in LaMO, which has one stream of tokens; leave it out.", SkopWarning)
+
+    def _choose_geometry(self, spec: DataSpec) -> str:
+        """Return ``"grid"`` for what is read in patches; ``"structured"`` or ``"points"`` for latent tokens."""
+        chosen = super()._choose_geometry(spec)
+        takes_patches = self.geometry == "auto" and self.latents is None and self.mixer is None
+        return "grid" if takes_patches and chosen == "structured" else chosen
 
     def _build_network(self, spec: DataSpec, geometry: str) -> OperatorNetwork:
         """Build the patch network or the point network for the data."""

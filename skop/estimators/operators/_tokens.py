@@ -7,7 +7,13 @@ from skop.data import DataSpec, ScalingOptions
 from skop.exceptions import FieldDataError, SkopWarning, warn
 from skop.parts import PointTokens
 
-__all__ = ["check_centres", "grid_geometry", "refuse_scattered_points", "warn_of_idle_latents"]
+__all__ = [
+    "check_centres",
+    "geometry_of_tokens",
+    "grid_geometry",
+    "refuse_scattered_points",
+    "warn_of_idle_latents",
+]
 
 
 def grid_geometry() -> Any:
@@ -18,6 +24,20 @@ def grid_geometry() -> Any:
         text=(
             'Arrangement of the points of a grid. ``"grid"``: rectilinear, where predictions on finer grids are '
             'possible by `refinement`. ``"structured"``: curvilinear. ``"auto"`` detects which of them it is.'
+        ),
+    )
+
+
+def geometry_of_tokens(parts: str) -> Any:
+    """Return the parameter `geometry` of an operator with patches, and with latent tokens, which have these parts."""
+    return param(
+        Choice("auto", "grid", "structured", "points"),
+        default="auto",
+        text=(
+            'Arrangement of the points, and what becomes a token. ``"grid"``: a grid, and its patches. '
+            '``"structured"``: a grid, and latent tokens (papers: curvilinear grids). ``"points"``: points in any '
+            'order, and latent tokens. ``"auto"``: ``"grid"`` for all grids, but for curvilinear ones and such as '
+            f'differ between samples ``"structured"`` if {parts} is given; ``"points"`` otherwise.'
         ),
     )
 
