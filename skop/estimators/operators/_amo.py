@@ -24,7 +24,7 @@ class AMORegressor(OperatorRegressor):
     """AMO, the adaptive Mamba neural operator, for fields on grids, meshes and point clouds.
 
     Blocks expand tokens in Takenaka-Malmquist systems: orthogonal functions on the unit circle, whose poles are
-    computed from the tokens themselves, as in an adaptive Fourier decomposition. On a regular grid the tokens are
+    computed from the tokens themselves, as in an adaptive Fourier decomposition. On a grid the tokens are
     patches. On other points they are latent tokens, which read all points and are read by them, in each block or once
     (`latents`); samples may then differ in their points. Inputs can be fields, global parameters, the
     geometry alone, or all of them. Outputs are fields on the points of the input or other points, scalars of each

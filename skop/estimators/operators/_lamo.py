@@ -22,8 +22,8 @@ _GRID, _POINTS = ("grid",), ("structured", "points")
 class LaMORegressor(OperatorRegressor):
     """LaMO, the latent Mamba operator, for fields on grids, meshes and point clouds.
 
-    On a regular grid, patches become tokens, residual blocks mix the tokens by state-space scans along several paths
-    over the grid, and every token is expanded to the points of its patch. On other points, each block pools the points
+    On a grid, patches become tokens, residual blocks mix the tokens by state-space scans along several paths over the
+    grid, and every token is expanded to the points of its patch. On other points, each block pools the points
     into latent tokens with learned weights, mixes these by a bidirectional scan, and updates every point with a
     combination of them; samples may then differ in their points. Inputs can be fields, global parameters, the geometry
     alone, or all of them. Outputs are fields on the points of the input, scalars of each sample, or both. The default
