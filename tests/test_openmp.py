@@ -69,28 +69,28 @@ def others(monkeypatch):
 
 
 def os_threads():
-    return len(list(Path("/proc/self/task").iterdir()))
-
-
-def expect_threads(fits):
-    """Wait until the number of threads of this process fits."""
-    end = time.monotonic() + 30
-    while not fits(os_threads()):
-        assert time.monotonic() < end, os_threads()
-        time.sleep(0.01)
+    return {path.name for path in Path("/proc/self/task").iterdir()}
 
 
 def test_idle_threads_come_and_go_with_the_need_of_others(others):
     n_cores, before = len(os.sched_getaffinity(0)), os_threads()
+
+    def expect_threads(fits):
+        """Wait until the number of threads that were not there before fits; those of other tests may end meanwhile."""
+        end = time.monotonic() + 30
+        while not fits(len(os_threads() - before)):
+            assert time.monotonic() < end, os_threads() - before
+            time.sleep(0.01)
+
     with considerate_waiting(n_cores):
-        expect_threads(lambda count: count == before + 1)  # the watch alone
+        expect_threads(lambda count: count == 1)  # the watch alone
         others[0] = 1.0
-        expect_threads(lambda count: count > before + n_cores)
+        expect_threads(lambda count: count > n_cores)
         others[0] = 0.0
-        expect_threads(lambda count: count == before + 1)
+        expect_threads(lambda count: count == 1)
         others[0] = 1.0
-        expect_threads(lambda count: count > before + n_cores)
-    expect_threads(lambda count: count == before)
+        expect_threads(lambda count: count > n_cores)
+    expect_threads(lambda count: count == 0)
 
 
 def test_a_single_thread_is_not_watched(others):
