@@ -80,7 +80,8 @@ def test_a_surrogate_that_is_no_faster_never_pays(solver):
 
 
 @pytest.mark.exhaustive
-def test_a_whole_run_writes_its_sections_and_goes_on_from_them(tmp_path, monkeypatch, capsys):
+def test_a_whole_run_with_fno_writes_its_sections_and_goes_on_from_them(tmp_path, monkeypatch, capsys):
+    pytest.importorskip("neuralop")
     path = tmp_path / "trust.md"
     command = [
         "trust",
