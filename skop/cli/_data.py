@@ -11,7 +11,7 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
-from pathlib import Path
+from pathlib import Path, PureWindowsPath
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -497,12 +497,15 @@ def _rows_for_files(table: Any, files: list[Path], source: str) -> Any:
 
     names = [str(file) for file in files]
     parts = {part for file in files for part in (file.name, file.stem, file.absolute().parent.name)}
+    strange = []
     for column in table.columns:
         if table[column].dtype.kind in "fiub":
             continue
-        written = tuple(str(value) for value in table[column])
+        # Tables come from other systems too, where paths have backslashes.
+        written = tuple(PureWindowsPath(str(value)).as_posix() for value in table[column])
         # A column of text that names no file is something else, such as a material.
         if not parts & {Path(name).name for name in written}:
+            strange += [column] * (len(set(written)) == len(written) > 1)
             continue
         rows = pair_rows(Labels(written, place=f"column {column!r}"), len(table), names, names, what=source)
         if rows is None:
@@ -510,6 +513,12 @@ def _rows_for_files(table: Any, files: list[Path], source: str) -> Any:
         if unused := len(table) - len(rows):
             click.echo(f"{source}: {unused} rows name files that are not among DATA; they are not used", err=True)
         return table.iloc[rows].reset_index(drop=True)
+    if strange:
+        raise click.UsageError(
+            f"column {strange[0]!r} of {source} has another text in each row, such as {table[strange[0]][0]!r}, but names "
+            f"none of the files. Write their names there, such as {files[0].name}, or remove the column if the rows are in "
+            "the order of the files."
+        )
     if len(table) != len(files):
         raise click.UsageError(
             f"{source} has {len(table)} rows and no column with names of the {len(files)} files; add such a column, "

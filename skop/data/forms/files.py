@@ -5,6 +5,7 @@ Notation: n samples, P points of a sample, d space dimensions, c channels, p par
 
 from __future__ import annotations
 
+import csv
 import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -39,6 +40,8 @@ _CHOSEN_BY = {
 }
 #: A number as tables write it, also with a decimal comma.
 _NUMBER = re.compile(r"\s*[+-]?(\d+([.,]\d*)?|[.,]\d+)([eE][+-]?\d+)?\s*")
+#: Characters between the columns of a table; of equal ones, the first.
+_SEPARATORS = (",", ";", "\t", "|")
 #: Largest number of channels that the last axis of an array on a grid is taken for.
 _MOST_CHANNELS = 16
 
@@ -227,25 +230,61 @@ def _on_points(array: Any, coords: Any) -> Any:
 
 # ---------------------------------------------------------------------- tables
 def read_csv(path: str | Path) -> Any:
-    """Read a table with pandas."""
+    """Read a table with pandas, whose first row has the names of the columns."""
     check_regular_file(Path(path))
     pandas = import_optional("pandas", purpose="read CSV files")
     try:
-        # The engine "python" finds out whether columns are separated by commas, semicolons or tabs.
-        table = pandas.read_csv(path, sep=None, engine="python", skipinitialspace=True)
-        names = [str(name).strip() for name in table.columns]
-        # A name that is repeated gets a number. Without a header, names are as they are in the file.
-        first = pandas.read_csv(path, sep=None, engine="python", skipinitialspace=True, header=None, dtype=str, nrows=1)
-        written = [str(name).strip() for name in first.iloc[0].dropna()]
+        # Spreadsheets write a byte order mark, which would be a part of the first name.
+        with open(path, encoding="utf-8-sig", newline="") as file:
+            lines = file.read().splitlines()
+        separator = _separator(lines)
+        rows = [row for row in csv.reader(lines, delimiter=separator, skipinitialspace=True) if row]
+        written = [name.strip() for name in rows[0]] if rows else []
+        _check_rows(rows, written)
+        table = pandas.read_csv(
+            path, sep=separator, engine="python", skipinitialspace=True, encoding="utf-8-sig",
+            # Else fields of which there are more than names would make the first column an index, and shift the others.
+            index_col=False, usecols=range(len(written)),
+        )  # fmt: skip
     except Exception as error:
         raise FieldDataError(f"cannot read {path} as a table: {error}") from error
-    repeated = sorted(name for name in set(written) - {""} if written.count(name) > 1)
+    empty = [place for place, name in enumerate(written) if not name and table.iloc[:, place].isna().all()]
+    # A name that is repeated would get a number.
+    return table.set_axis([str(name).strip() for name in table.columns], axis=1).drop(columns=table.columns[empty])
+
+
+def _separator(lines: Sequence[str]) -> str:
+    """The character between columns: of those that divide the first row, the one that makes most of it."""
+
+    def count(line: str, character: str) -> int:
+        return len(next(csv.reader([line], delimiter=character, skipinitialspace=True), ()))
+
+    head = [line.strip(" ") for line in lines if line.strip()][:2] or [""]
+    best = max(_SEPARATORS, key=lambda character: count(head[0], character))
+    # Names may hold spaces, which then are in no row of numbers.
+    divided = [count(line, " ") for line in head]
+    return " " if count(head[0], best) == 1 and len(head) > 1 and divided[0] == divided[1] > 1 else best
+
+
+def _check_rows(rows: Sequence[Sequence[str]], names: Sequence[str]) -> None:
+    """Raise an error if the first row cannot name the columns of the others."""
+    repeated = sorted(name for name in set(names) - {""} if names.count(name) > 1)
     if repeated:
-        raise FieldDataError(
-            f"cannot read {path} as a table: its header has {repeated[0]!r} {written.count(repeated[0])} times; give "
-            "each column a name of its own."
+        raise ValueError(
+            f"its header has {repeated[0]!r} {names.count(repeated[0])} times; give each column a name of its own."
         )
-    return table.set_axis(names, axis=1)
+    # pandas writes the numbers of columns that have no names.
+    if names and all(map(_NUMBER.fullmatch, names)) and list(names) != [str(place) for place in range(len(names))]:
+        raise ValueError(
+            f"its first row holds numbers ({', '.join(names[:3])}) where names of columns are expected; add a first "
+            "row with a name for each column."
+        )
+    for number, row in enumerate(rows):
+        if any(field.strip() for field in row[len(names) :]):
+            raise ValueError(
+                f"row {number} has {len(row)} fields, but the header has {len(names)} names; name every column, or put "
+                "text that holds the separator between quotes."
+            )
 
 
 def numbers_of(

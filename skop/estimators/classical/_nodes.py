@@ -89,12 +89,16 @@ class Numbering:
         Distances up to which both remain neighbours in another sample of the same size.
     is_known : bool
         Whether the nodes of all training samples correspond.
+    is_fixed : bool, default=False
+        Whether all training samples have the points of the first, so that nothing is known of others; files of earlier
+        versions do not say it.
     """
 
     first: FloatArray
     nearest: IntArray
     reach: FloatArray
     is_known: bool
+    is_fixed: bool = False
 
     @classmethod
     def from_fit(cls, coords: FloatArray) -> Numbering:
@@ -106,7 +110,8 @@ class Numbering:
         nearest = np.where(near[:, 0] == np.arange(len(first)), near[:, min(1, near.shape[1] - 1)], near[:, 0])
         found = cls(first, nearest, _TORN * distances[:, -1], True)
         found._refuse_same_points(coords)
-        return replace(found, is_known=not (found._torn(coords) > _MOST_TORN).any())
+        is_known, is_fixed = not (found._torn(coords) > _MOST_TORN).any(), not any(map(found._is_other, coords))
+        return replace(found, is_known=is_known, is_fixed=is_fixed)
 
     def warn_of_other_nodes(self, coords: FloatArray, *, has_grid: bool = False) -> None:
         """Warn if the nodes of training samples (n, P, d) do not correspond; on a grid only if most of them do."""
@@ -127,8 +132,14 @@ class Numbering:
         )
 
     def check(self, coords: FloatArray) -> None:
-        """Refuse samples (n, P, d) whose points are numbered in another order than those of the fit."""
+        """Refuse samples (n, P, d) whose points are numbered in another order than those of the fit, or unknown."""
         self._refuse_same_points(coords)
+        if others := [number for number, sample in enumerate(coords) if not self.covers(sample)]:
+            raise FieldDataError(
+                f"the sample of index {others[0]} has other points than those that all samples of the fit have, so that "
+                "PODRegressor knows nothing about them; interpolate the sample onto the points of the fit, or fit with "
+                "samples whose points vary."
+            )
         if not self.is_known:
             return
         torn = np.flatnonzero(self._torn(coords) > _MOST_TORN)
@@ -138,6 +149,19 @@ class Numbering:
                 "nodes that were neighbours lie far apart. PODRegressor takes points of the same number for the same "
                 "node; number the points as in the fit, or use an operator for points, such as LaMORegressor."
             )
+
+    def covers(self, sample: FloatArray) -> bool:
+        """Tell whether the points (P, d) of a sample are those of the fit, or may be others."""
+        return not (self.is_fixed and self._is_other(sample))
+
+    def _is_other(self, sample: FloatArray) -> bool:
+        """Whether the points (P, d) of a sample differ from the first ones by more than rounding."""
+        return bool(np.abs(np.asarray(sample, dtype=np.float64) - self.first).max() > self._tolerance)
+
+    @property
+    def _tolerance(self) -> float:
+        """Distance up to which points are the same."""
+        return 1e-6 * float(np.ptp(self.first, axis=0).max(initial=0.0))
 
     def _torn(self, coords: FloatArray) -> FloatArray:
         """Part of the nodes of each sample that lie far from the node that was next to them."""
@@ -153,11 +177,9 @@ class Numbering:
 
     def _refuse_same_points(self, coords: FloatArray) -> None:
         """Refuse a sample with the points of the first training sample in another order."""
-        tolerance = 1e-6 * float(np.ptp(self.first, axis=0).max(initial=0.0))
-        ordered = np.sort(self.first, axis=0)
+        tolerance, ordered = self._tolerance, np.sort(self.first, axis=0)
         for number, sample in enumerate(np.asarray(coords, dtype=np.float64)):
-            is_same = np.abs(sample - self.first).max() <= tolerance
-            if is_same or np.abs(np.sort(sample, axis=0) - ordered).max() > tolerance:
+            if not self._is_other(sample) or np.abs(np.sort(sample, axis=0) - ordered).max() > tolerance:
                 continue
             if KDTree(self.first).query(sample)[0].max() <= tolerance:
                 raise FieldDataError(
@@ -180,3 +202,4 @@ def _check_numbering(held: Held) -> None:
     held.need(bool(((nearest >= 0) & (nearest < len(first))).all()), "nearest", "numbers of nodes")
     held.array("reach", len(first))
     held.flag("is_known")
+    held.flag("is_fixed")

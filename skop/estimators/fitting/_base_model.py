@@ -289,7 +289,7 @@ class BaseModel:
         if nodes is not None:
             for number, coords in enumerate(inputs.coords_list()):
                 found[number] = coords.shape == nodes.first.shape and _is_numbered_alike(nodes, coords)
-                found[number] = found[number] and not self._are_others(coords)
+                found[number] = found[number] and nodes.covers(coords) and not self._are_others(coords)
         return found
 
     def _are_others(self, coords: FloatArray) -> bool:

@@ -84,8 +84,8 @@ _TOO_FAR_FROM_ZERO = 1e4
 _IN_SINGLE_PRECISION = (1e-35, 1e35)
 #: Check predictions for NaN if any weight exceeds this.
 _LARGE_WEIGHT = 100.0
-#: Hold out a tenth of the samples to detect overfitting alone, if there are at least 100 samples and 8 epochs.
-_LEAST_JUDGED, _LEAST_EPOCHS, _JUDGED = 100, 8, 1 / 10
+#: Hold out a tenth of the samples to detect overfitting alone, if there are at least 20 samples and 8 epochs.
+_LEAST_JUDGED, _LEAST_EPOCHS, _JUDGED = 20, 8, 1 / 10
 
 
 class FitSession:
@@ -650,7 +650,7 @@ def _hold_out_at_random(train: IntArray) -> tuple[IntArray, IntArray]:
     The same ones for any seed, so that the random numbers of a fit do not depend on it.
     """
     order = np.random.RandomState(0).permutation(len(train))
-    count = min(int(_JUDGED * len(train)), HELD_OUT[1])
+    count = int(np.clip(int(_JUDGED * len(train)), *HELD_OUT))
     return train[np.sort(order[count:])], train[np.sort(order[:count])]
 
 
