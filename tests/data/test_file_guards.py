@@ -260,7 +260,7 @@ def test_sizes_that_would_end_the_process_in_vtk_are_refused(tmp_path):
 def test_whole_vtk_files_pass(tmp_path, ending):
     """A constant field of up to two million numbers, which is compressed as far as VTK does, is no damage."""
     pyvista = pytest.importorskip("pyvista")
-    image = pyvista.ImageData(dimensions=(200, 100, 100) if ending == ".vti" else (40, 50, 100))
+    image = pyvista.ImageData(dimensions=(200, 100, 100) if ending in (".vti", ".vtr") else (40, 50, 100))
     image["u"] = np.zeros(image.n_points)
     data = {".vti": lambda: image, ".vtr": image.cast_to_rectilinear_grid, ".vts": image.cast_to_structured_grid}
     mesh = data.get(ending, lambda: image.cast_to_poly_points(pass_cell_data=False))()
