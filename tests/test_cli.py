@@ -45,11 +45,12 @@ def demo(tmp_path_factory):
     """Folder and printed lines of one tiny demo, with its report beside the folder."""
     folder = tmp_path_factory.mktemp("demo") / "new" / "folder"
     words = [*TINY, "--output", str(folder), "--report", str(folder.parent / "report.html")]
-    finished = subprocess.run([sys.executable, "-m", "skop", *words], capture_output=True, text=True, check=False)
-    assert finished.returncode == 0, finished.stderr
+    printed, errors = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(errors):
+        assert main(words) == 0
     # Progress, and nothing else.
-    assert all(line.startswith("LaMORegressor") for line in finished.stderr.splitlines()), finished.stderr
-    return folder, finished.stdout.splitlines()
+    assert all(line.startswith("LaMORegressor") for line in errors.getvalue().splitlines()), errors.getvalue()
+    return folder, printed.getvalue().splitlines()
 
 
 def test_demo_writes_two_pictures_and_a_model(demo):

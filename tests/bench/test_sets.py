@@ -71,14 +71,32 @@ def test_pictures_are_drawn_by_the_command(tmp_path):
             assert drawn.width == kept.width == 900
 
 
-def test_the_table_has_the_size_of_what_is_made(tmp_path):
-    output = tmp_path / "sets.md"
-    assert main(["sets", "moving_hole", "--output", str(output)]) == 0
-    found = read_report(output)[0]["moving_hole"]
+@pytest.fixture(scope="module")
+def reported(tmp_path_factory):
+    """The file of a command that measures one set in its process, and compares the samples of a recipe."""
+    recipe, folder = {"alpha": 3.0, "tau": 10.0, "values": (1.0, 18.0)}, tmp_path_factory.mktemp("sets")
+    X, y = make_darcy(8, **recipe, resolution=9, solver_resolution=129, random_state=0)
+    arrays = {"a": (X[:, :-1, :-1, 0] > 1).astype(np.uint8), "u": 51 * y[:, :-1, :-1, 0]}
+    parts = ("train16", "test16", "test32")
+    np.savez(folder / "set.npz", **{f"{part}_{key}": arrays[key] for part in parts for key in "au"})
+    words = ["--published", str(folder / "set.npz"), "--samples", "8", "--output", str(folder / "sets.md")]
+    assert main(["sets", "moving_hole", *words]) == 0
+    return folder / "sets.md"
+
+
+def test_the_table_has_the_size_of_what_is_made(reported):
+    found = read_report(reported)[0]["moving_hole"]
     X, y = datasets.make_moving_hole(1)
     assert found["bytes"] == X.nbytes + y.coords.nbytes + np.asarray(y.values).nbytes
     assert found["seconds"] > 0 <= found["memory"]
-    assert "| `moving_hole` | Poisson, closed form | 40 + 40 x 768 |" in output.read_text()
+    assert "| `moving_hole` | Poisson, closed form | 40 + 40 x 768 |" in reported.read_text()
+
+
+def test_samples_of_a_recipe_agree_with_it_at_any_scale_and_with_no_other(reported):
+    text = reported.read_text().replace("-0.0", "0.0").replace("+0.0", "0.0")
+    assert "| alpha 3, tau 10, ratio 18 | 0.0 | 0.0 | 0.0 | 0.0 |" in text
+    assert text.count("| 0.0 | 0.0 | 0.0 | 0.0 |") == 1
+    assert "| difference | alpha 3, tau 10, ratio 18 | difference |" in text
 
 
 def test_an_unknown_set_is_refused(capsys):
@@ -105,17 +123,3 @@ def test_statistics_are_means_over_samples_with_their_standard_errors():
     assert found["pressure, mean"] == pytest.approx((1.5, np.std([0, 1, 2, 3], ddof=1) / 2))
     assert found["pressure, standard deviation"] == (0, 0)
     assert found["power of the pressure, shell 3"] == pytest.approx((0, 0))
-
-
-def test_samples_of_a_recipe_agree_with_it_at_any_scale_and_with_no_other(tmp_path):
-    recipe = {"alpha": 3.0, "tau": 10.0, "values": (1.0, 18.0)}
-    X, y = make_darcy(24, **recipe, resolution=9, solver_resolution=129, random_state=0)
-    arrays = {"a": (X[:, :-1, :-1, 0] > 1).astype(np.uint8), "u": 51 * y[:, :-1, :-1, 0]}
-    file = tmp_path / "set.npz"
-    np.savez(file, **{f"{part}_{key}": arrays[key] for part in ("train16", "test16", "test32") for key in "au"})
-    output = tmp_path / "sets.md"
-    assert main(["sets", "wake", "--published", str(file), "--samples", "24", "--output", str(output)]) == 0
-    text = output.read_text().replace("-0.0", "0.0").replace("+0.0", "0.0")
-    assert "| alpha 3, tau 10, ratio 18 | 0.0 | 0.0 | 0.0 | 0.0 |" in text
-    assert text.count("| 0.0 | 0.0 | 0.0 | 0.0 |") == 1
-    assert "| difference | alpha 3, tau 10, ratio 18 | difference |" in text

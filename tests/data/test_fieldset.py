@@ -143,11 +143,21 @@ def test_pickle_of_a_selection_holds_the_selection_only():
     assert len(pickle.dumps(fields[:2])) < len(pickle.dumps(fields)) / 20
 
 
+@pytest.mark.parametrize("kind", ["shared", "own", "ragged"])
+def test_sets_hold_memory_maps_as_joblib_sends_them(kind, request, tmp_path):
+    fields = request.getfixturevalue(kind)
+    joblib.dump([fields[1:3], fields[[2, 0]]], tmp_path / "sent")
+    for held, sent in zip(joblib.load(tmp_path / "sent", mmap_mode="r"), (fields[1:3], fields[[2, 0]]), strict=True):
+        assert total(held) == total(sent)
+        assert total(held[[1]]) == total(sent[[1]])
+
+
 def total(fields):
     """Sum of everything in a set, computed in a worker."""
     return type(fields).__name__, float(fields.values.sum() + fields.coords.sum()), len(fields)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("kind", ["shared", "own", "ragged"])
 def test_sets_pass_through_worker_processes(kind, request):
     fields = request.getfixturevalue(kind)

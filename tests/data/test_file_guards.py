@@ -258,15 +258,15 @@ def test_sizes_that_would_end_the_process_in_vtk_are_refused(tmp_path):
 
 @pytest.mark.parametrize("ending", [".vti", ".vtr", ".vts", ".vtp"])
 def test_whole_vtk_files_pass(tmp_path, ending):
-    """A constant field of two million numbers, which is compressed as far as VTK does, is no damage."""
+    """A constant field of up to two million numbers, which is compressed as far as VTK does, is no damage."""
     pyvista = pytest.importorskip("pyvista")
-    image = pyvista.ImageData(dimensions=(200, 100, 100))
+    image = pyvista.ImageData(dimensions=(200, 100, 100) if ending in (".vti", ".vtr") else (40, 50, 100))
     image["u"] = np.zeros(image.n_points)
     data = {".vti": lambda: image, ".vtr": image.cast_to_rectilinear_grid, ".vts": image.cast_to_structured_grid}
     mesh = data.get(ending, lambda: image.cast_to_poly_points(pass_cell_data=False))()
     mesh.save(tmp_path / f"a{ending}")
     held, points, _ = check_vtk(tmp_path / f"a{ending}")
-    assert (held, points) == ((tmp_path / f"a{ending}").stat().st_size, 2 * 10**6)
+    assert (held, points) == ((tmp_path / f"a{ending}").stat().st_size, image.n_points)
 
 
 @pytest.mark.parametrize("node", [9, -1])

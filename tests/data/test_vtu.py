@@ -176,7 +176,7 @@ def test_raw_appended_data_in_any_layout(tmp_path):
     for compressor, byte_order, header in product(
         [None, *COMPRESSORS], ["LittleEndian", "BigEndian"], ["UInt32", "UInt64"]
     ):
-        for seed in range(40 if compressor is None else 10):
+        for seed in range(12 if compressor is None else 4):
             rng, pieces, mesh = random_case(seed)
             layout = Layout(
                 "raw", header, byte_order, compressor, rng, int(8 * rng.integers(40, 400)), gaps=seed % 4 == 0
@@ -201,9 +201,9 @@ def test_the_layout_of_vtks_own_writer(tmp_path):
 
 def test_pieces_are_joined(tmp_path):
     for form, compressor, n_pieces, seed in product(
-        ["ascii", "inline", "base64", "raw"], [None, "vtkZLibDataCompressor"], [1, 3], range(8)
+        ["ascii", "inline", "base64", "raw"], [None, "vtkZLibDataCompressor"], [1, 3], range(4)
     ):
-        rng, pieces, mesh = random_case(100 + seed, n_pieces, most=400 if seed < 4 else 2)
+        rng, pieces, mesh = random_case(100 + seed, n_pieces, most=400 if seed < 2 else 2)
         header = "UInt64" if seed % 2 else "UInt32"
         write_vtu(tmp_path / "a.vtu", pieces, Layout(form, header, "LittleEndian", compressor, rng))
         check(tmp_path / "a.vtu", mesh)

@@ -153,7 +153,7 @@ class TestSolver:
         assert ((orders > 3.7) & (orders < 4.5)).all(), orders
 
     def test_errors_follow_the_tolerance(self):
-        options = SMALL | BOTH | {"n_samples": 1, "n_times": 20}
+        options = SMALL | BOTH | {"n_samples": 1, "n_times": 6}
         _, reference = make_brusselator(**options, tolerance=1e-11)
         for tolerance in (1e-4, 1e-6, 1e-8):
             _, y = make_brusselator(**options, tolerance=tolerance)
@@ -202,7 +202,7 @@ class TestMakeBrusselator:
         np.testing.assert_array_equal(v, both[..., 1:])
 
     def test_ranges_of_the_forcing(self):
-        options = {"n_samples": 300, "resolution": 4, "n_times": 2, "frame_interval": 0.01, "inputs": "parameters"}
+        options = {"n_samples": 100, "resolution": 4, "n_times": 2, "frame_interval": 0.01, "inputs": "parameters"}
         ranges = {"amplitude": (0.1, 0.4), "decay": (1, 3), "frequency": (2, 2)}
         X, _ = make_brusselator(**options, **ranges, random_state=0, dtype=np.float64)
         low, high = np.transpose(list(ranges.values()))

@@ -81,12 +81,9 @@ def test_wrong_arrays(folder):
 
 def test_argument_errors(folder):
     for options, message in [
-        ({"subset": "valid"}, "subset must be 'all', 'train' or 'test', got 'valid'"),
-        ({"return_X_y": True}, "return_X_y=True needs subset"),
         ({"subsample": 0}, "subsample must be an integer of at least 1, got 0"),
         ({"n_output": 0}, "n_output must be an integer of at least 1"),
+        ({"subsample": 3}, "subsample=3 must divide the number of points per side, 8"),
     ]:
         with pytest.raises(ValueError, match=message):
             load_navier_stokes(folder, **COUNTS | options)
-        with pytest.raises(FieldDataError, match="subsample=3 must divide the number of points per side, 8"):
-            load_navier_stokes(folder, subsample=3, **COUNTS)

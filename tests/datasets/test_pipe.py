@@ -136,22 +136,6 @@ class TestMakePipe:
         fields = load_pipe(tmp_path, subset="train", n_train=2, variables=names, return_X_y=True)[1]
         np.testing.assert_array_equal(fields, q)
 
-    def test_n_jobs_and_n_samples_change_nothing(self):
-        whole = make_pipe(3, **SMALL, random_state=5)
-        for other in (make_pipe(3, **SMALL, random_state=5, n_jobs=2), make_pipe(2, **SMALL, random_state=5)):
-            for ours, theirs in ((whole[0].coords, other[0].coords), (whole[1], other[1])):
-                np.testing.assert_array_equal(ours[: len(theirs)], theirs)
-        assert not np.array_equal(whole[0].coords[0], whole[0].coords[1])
-
-    def test_seeds(self):
-        def draw(seed):
-            return make_pipe(1, n_points=(9, 3), viscosity=1.0, random_state=seed)[0].coords
-
-        for kind in (lambda: 3, lambda: np.random.RandomState(3), lambda: np.random.default_rng(3)):
-            np.testing.assert_array_equal(draw(kind()), draw(kind()))
-        assert not np.array_equal(draw(3), draw(4))
-        assert not np.array_equal(draw(None), draw(None))
-
     def test_centreline_does_not_depend_on_mesh_or_flow(self):
         options = {"n_points": (9, 3), "viscosity": 1.0, "random_state": 6, "return_X_y": False}
         base = make_pipe(2, **options)
@@ -159,29 +143,6 @@ class TestMakePipe:
             other = make_pipe(2, **options | changes)
             np.testing.assert_array_equal(other.heights, base.heights)
             np.testing.assert_array_equal(other.slopes, base.slopes)
-
-    @pytest.mark.parametrize(
-        ("options", "message"),
-        [
-            ({"n_samples": 0}, "n_samples must be an integer of at least 1, got 0"),
-            ({"n_points": 129}, "n_points must be two numbers, got 129"),
-            ({"n_points": (31, 17)}, r"a multiple of 8 plus 1 and an odd number, got \(31, 17\)"),
-            ({"n_points": (33, 16)}, r"a multiple of 8 plus 1 and an odd number, got \(33, 16\)"),
-            ({"n_points": (1, 17)}, r"n_points\[0\] must be an integer of at least 9, got 1"),
-            ({"n_points": (33, 1)}, r"n_points\[1\] must be an integer of at least 3, got 1"),
-            ({"height_range": 2.0}, "height_range must be two numbers, got 2.0"),
-            ({"height_range": (1.0, -1.0)}, r"height_range must be two increasing numbers, got \(1.0, -1.0\)"),
-            ({"slope_range": (0, np.inf)}, "slope_range must be a finite number, got inf"),
-            ({"length": 0}, "length must be a finite number above 0, got 0"),
-            ({"viscosity": -1}, "viscosity must be a finite number above 0, got -1"),
-            ({"dtype": np.int32}, "dtype must be float32 or float64"),
-            ({"random_state": -1}, "random_state must not be negative"),
-            ({"n_jobs": 0}, "n_jobs is 0; expected a number of workers"),
-        ],
-    )
-    def test_argument_errors(self, options, message):
-        with pytest.raises(ValueError, match=message):
-            make_pipe(**({"n_samples": 1, "n_points": (9, 3), "viscosity": 1.0} | options))
 
     def test_failure_names_the_sample(self):
         with pytest.raises(FieldDataError, match=r"Sample 0: no steady flow was found .*raise viscosity or n_points"):

@@ -132,35 +132,6 @@ class TestMakePlasticity:
         assert not np.array_equal(whole.profile[0], whole.profile[1])
         assert not np.array_equal(make(random_state=1).profile, whole.profile[:2])
 
-    @pytest.mark.parametrize(
-        ("options", "message"),
-        [
-            ({"n_samples": 0}, "n_samples must be an integer of at least 1, got 0"),
-            ({"n_points": 101}, "n_points must be two numbers, got 101"),
-            ({"n_points": (2, 5)}, r"n_points\[0\] must be an integer of at least 3, got 2"),
-            ({"n_points": (13, 1)}, r"n_points\[1\] must be an integer of at least 2, got 1"),
-            ({"n_times": 1}, "n_times must be an integer of at least 2, got 1"),
-            ({"n_knots": 2}, "n_knots must be an integer of at least 3, got 2"),
-            ({"size": (50.0, 0)}, r"size\[1\] must be a finite number above 0, got 0"),
-            ({"rise": 0}, "rise must be a finite number above 0"),
-            ({"die_speed": -3.0}, "die_speed must be a finite number above 0"),
-            ({"duration": np.inf}, "duration must be a finite number above 0"),
-            ({"duration": 5e-3}, "less than the height of the block, 15 mm, got 15 mm"),
-            ({"young_modulus": 0}, "young_modulus must be a finite number above 0"),
-            ({"poisson_ratio": 0.5}, "poisson_ratio must be below 0.5, got 0.5"),
-            ({"poisson_ratio": -0.1}, "poisson_ratio must be at least 0, got -0.1"),
-            ({"yield_stress": 0}, "yield_stress must be a finite number above 0"),
-            ({"hardening": -1.0}, "hardening must be at least 0, got -1.0"),
-            ({"density": 0}, "density must be a finite number above 0"),
-            ({"base": "free"}, "base must be one of .*'sliding', 'clamped'.*got 'free'"),
-            ({"dtype": int}, "dtype must be float32 or float64, got int64"),
-            ({"random_state": -1}, "random_state must not be negative"),
-        ],
-    )
-    def test_argument_errors(self, options, message):
-        with pytest.raises(ValueError, match=message):
-            make(**options)
-
     def test_a_failure_names_the_sample(self):
         # The die passes a cell before the block can answer.
         with pytest.raises(FieldDataError, match=r"Sample 0: a cell turns inside out. Raise hardening, or lower"):

@@ -34,16 +34,6 @@ class TestSelection:
             with pytest.raises(FieldDataError, match=rf"samples\.npy.*{message}"):
                 selection.slices(20, FILE)
 
-    def test_options(self):
-        for options, message in [
-            (("valid", 1, 1, False), "subset must be 'all', 'train' or 'test', got 'valid'"),
-            (("all", 1, 1, True), "return_X_y=True needs subset"),
-            (("all", 0, 1, False), "n_train must be an integer of at least 1, got 0"),
-            (("all", 1, 1.5, False), "n_test must be an integer"),
-        ]:
-            with pytest.raises(ValueError, match=message):
-                Selection(*options)
-
 
 class TestReadNpy:
     def test_nothing_but_the_header_is_read(self, tmp_path):

@@ -120,10 +120,7 @@ def test_wrong_arrays(folder):
 
 def test_argument_errors(folder):
     for options, message in [
-        ({"subset": "valid"}, "subset must be 'all', 'train' or 'test', got 'valid'"),
-        ({"return_X_y": True}, "return_X_y=True needs subset"),
         ({"study": 5}, "study must be 1, 2, 3 or 4, got 5"),
-        ({"n_test": 0}, "n_test must be an integer of at least 1"),
         ({"n_test": 4}, "the split has 3 samples to test, 4 were asked for. Lower n_test"),
         ({"previous": True}, "previous=True and sequence_starts need each other"),
         ({"sequence_starts": [0]}, "previous=True and sequence_starts need each other"),

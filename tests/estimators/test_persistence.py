@@ -769,16 +769,6 @@ def nested():
             GRIDS,
             GRIDS,
         ),
-        "a published AMO": (
-            AMORegressor.from_preset("darcy", width=8, depth=1, latents__n_tokens=6, max_iter=1),
-            GRIDS,
-            GRIDS,
-        ),
-        "a published MNO": (
-            MNORegressor.from_preset("darcy", host="oformer", width=8, max_iter=1, host__latent_width=8),
-            GRIDS,
-            GRIDS,
-        ),
         "ensemble": (EnsembleRegressor(member, n_members=2, random_state=0), GRIDS, GRIDS[..., :1]),
         "rollout": (RolloutRegressor(member, window=2), GRIDS, np.concatenate([GRIDS, GRIDS], axis=-1)),
         "times": (TimeConditionedRegressor(PODRegressor(), times=[0.5, 2.0]), GRIDS, GRIDS),

@@ -1,4 +1,4 @@
-"""Samples with 1 to 3,000 points in one set: independence of mates, order and packing; containers; weights; tools."""
+"""Samples with 1 to 1,000 points in one set: independence of mates, order and packing; containers; weights; tools."""
 
 import pickle
 import warnings
@@ -13,7 +13,7 @@ from skop.exceptions import FieldDataError, SkopWarning
 from skop.metrics import relative_l2_score
 from skop.parts import GNOT, GalerkinTransformer, LatentAttention, LatentTokens, OFormer
 
-SIZES = (40, 1, 7, 3000, 2, 19, 7, 300)
+SIZES = (40, 1, 7, 1000, 2, 19, 7, 300)
 SMALL = (12, 7, 1, 20, 9, 12)
 TOLERANCES = {"float32": 1e-6, "float64": 1e-12}
 

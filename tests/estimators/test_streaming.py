@@ -269,7 +269,8 @@ def test_no_base_for_large_files_with_a_warning(tmp_path, monkeypatch):
 
 
 # ---------------------------------------------------------------------- other processes, and checkpoints
-@pytest.mark.parametrize("kind", ["HDF5", pytest.param("Zarr", marks=pytest.mark.exhaustive)])
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("kind", ["HDF5", "Zarr"])
 def test_a_search_over_files_in_two_processes(tmp_path, kind):
     X, y = as_sets(in_files(tmp_path, kind, problem()))
     search = GridSearchCV(PODRegressor(regressor="ridge"), {"n_components": [2, 4]}, cv=2)

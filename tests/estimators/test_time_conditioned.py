@@ -102,12 +102,12 @@ def test_a_field_that_is_linear_in_time_is_learned_between_the_frames():
 
 def test_a_classical_model_is_chosen_by_runs_that_it_has_not_seen():
     """A bump that spreads: frames next to one that is left out tell nothing of new runs."""
-    generator, times, x = np.random.default_rng(0), np.linspace(0, 1, 9), np.linspace(0, 1, 40)[:, np.newaxis]
+    generator, times, x = np.random.default_rng(0), np.linspace(0, 1, 5), np.linspace(0, 1, 40)[:, np.newaxis]
     runs = generator.uniform([0.3, 0.2, 0.01], [1.5, 0.8, 0.2], (24, 3))
     size, place, spread = runs.T[:, :, np.newaxis, np.newaxis]
     width = 0.01 + spread * times
     y = 1 + 0.2 * size * np.exp(-((x - place) ** 2) / width) * (0.01 / width) ** 0.3
-    model = TimeConditionedRegressor(PODRegressor(), times=9).fit(runs[:18], FieldSet(x, y[:18]))
+    model = TimeConditionedRegressor(PODRegressor(), times=5).fit(runs[:18], FieldSet(x, y[:18]))
     found = model.predict(runs[18:]).values
     error, plain = (relative_l2_error(y[18:], part) for part in (found, np.broadcast_to(y[:18].mean(0), found.shape)))
     assert error < 0.4 * plain
@@ -144,7 +144,7 @@ def test_kinds_of_y_come_back(fields):
         (points, points.with_values(y.reshape(12, 16, 10)), FieldSet.to_grid),
         ((unit_grid(GRID), X.reshape(12, 16, 2)), (unit_grid(GRID), y.reshape(12, 16, 10)), lambda pair: pair[1]),
     ):
-        model = TimeConditionedRegressor(PODRegressor(), times=5).fit(inputs, targets)
+        model = TimeConditionedRegressor(PODRegressor(regressor="ridge"), times=5).fit(inputs, targets)
         predicted, one = read(model.predict(inputs)), read(model.predict(inputs, times=[0.25]))
         expected = predicted if expected is None else expected
         np.testing.assert_allclose(predicted.reshape(y.shape), expected, atol=1e-10)
@@ -182,14 +182,14 @@ def test_scalars_and_tables(fields):
     X, _ = fields
     sums = X.sum(axis=(1, 2))[:, :1] * np.linspace(1, 2, 4)
     assert TimeConditionedRegressor(network()).fit(X, sums).predict(X).shape == (12, 4)
-    table = np.random.default_rng(0).random((16, 3))
+    table = np.random.default_rng(0).random((8, 3))
     series = np.concatenate([table @ np.ones((3, 2)) + time for time in np.linspace(0, 1, 4)], axis=1)
     model = TimeConditionedRegressor(PODRegressor(), times=4).fit(table, series)
     np.testing.assert_allclose(model.predict(table), series, atol=1e-4)
     np.testing.assert_allclose(model.predict(table, times=[0.5]), table @ np.ones((3, 2)) + 0.5, atol=1e-4)
     vector = TimeConditionedRegressor(PODRegressor()).fit(table, series[:, 0])
-    assert vector.predict(table).shape == (16,)
-    assert vector.predict(table, times=[0.0, 0.0]).shape == (16, 2)
+    assert vector.predict(table).shape == (8,)
+    assert vector.predict(table, times=[0.0, 0.0]).shape == (8, 2)
 
 
 def test_tables_of_one_shape_are_series_and_functions_have_a_channel_axis():

@@ -62,7 +62,7 @@ def fitted(**params):
 
 
 def test_changed_parameters_of_the_network_are_named(tmp_path, subtests):
-    first = fitted()
+    first = fitted(base=None)
     for name, changes in CHANGES.items():
         (parameter,) = changes
         for path in [None, "pickle", "file"] if name in ("activation", "geometry", "scaling") else [None]:
@@ -81,9 +81,10 @@ def test_changed_parameters_of_the_network_are_named(tmp_path, subtests):
 
 
 def test_parameters_of_the_training_may_change(subtests):
+    first = fitted(base=None)
     for name in FREE:
         with subtests.test(name):
-            model = fitted().set_params(**FREE[name]).fit(X, Y)
+            model = copy.deepcopy(first).set_params(**FREE[name]).fit(X, Y)
             assert model.n_iter_ == 2 + FREE[name].get("max_iter", 2)
 
 

@@ -11,12 +11,6 @@ from skop import LaMORegressor, TrainingOptions  # noqa: E402
 from skop.inspection import TrainingCurveDisplay  # noqa: E402
 
 
-@pytest.fixture(autouse=True)
-def _close_figures():
-    yield
-    pyplot.close("all")
-
-
 @pytest.fixture(scope="module")
 def data():
     X = np.random.default_rng(0).random((12, 6, 6, 1))

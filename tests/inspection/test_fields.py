@@ -18,12 +18,6 @@ from skop.metrics import relative_l2_error  # noqa: E402
 GRID = (5, 4)
 
 
-@pytest.fixture(autouse=True)
-def _close_figures():
-    yield
-    pyplot.close("all")
-
-
 @pytest.fixture
 def fields():
     """Inputs, truths and predictions (6, 5, 4, 1); the error of sample i is `levels[i]`."""

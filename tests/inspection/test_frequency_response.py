@@ -1,5 +1,7 @@
 """Frequency responses against known spectra and the published formula, for every network, and without side effects."""
 
+from functools import cache
+
 import numpy as np
 import pytest
 import torch
@@ -25,12 +27,6 @@ from skop.parts import GNOT, Attention, LatentAttention, LatentTokens, OFormer, 
 
 SMALL = {"width": 8, "depth": 1, "max_iter": 1, "random_state": 0, "dtype": "float64"}
 BLOCK = ("mixer", "mlp")
-
-
-@pytest.fixture(autouse=True)
-def _close_figures():
-    yield
-    pyplot.close("all")
 
 
 def samples(shape, n=4):
@@ -63,19 +59,28 @@ class Shows(torch.nn.Module):
             assert note_features("mixer", tokens, self.grid) is tokens
 
 
+def numbers(n, shape):
+    """Fields that tell the samples apart, also after scaling, which is undone by hand."""
+    return np.broadcast_to(np.arange(float(n)).reshape(n, *[1] * (len(shape) + 1)), (n, *shape, 1))
+
+
+@cache
+def fitted_on(shape):
+    """A model of a grid, whose network the tests replace."""
+    return lamo(patches__size=1, base=None).fit(numbers(2, shape), numbers(2, shape))
+
+
 def response_of(*layers, grid=None):
     """The response of a network with these feature maps."""
     n, *shape, _ = layers[0].shape
-    # Fields that tell the samples apart, also after scaling, which is undone by hand.
-    X = np.broadcast_to(np.arange(float(n)).reshape(n, *[1] * (len(shape) + 1)), (n, *shape, 1))
-    model = lamo(patches__size=1, base=None).fit(X, X)
+    model = fitted_on(tuple(shape))
     scaler = model.scalers_.fields
     model.module_ = torch.nn.Sequential()
     shows = Shows(*layers, grid=grid)
     model.module_.forward = lambda coords, fields, params, grid_shape: shows(
         coords, scaler.inverse_transform(fields), params, grid_shape
     )
-    return frequency_response(model, X)
+    return frequency_response(model, numbers(n, shape))
 
 
 def published(maps):

@@ -7,7 +7,6 @@ import pytest
 
 matplotlib = pytest.importorskip("matplotlib")
 matplotlib.use("Agg")
-from matplotlib import pyplot  # noqa: E402
 
 from skop.data import unit_grid  # noqa: E402
 from skop.exceptions import FieldDataError, OptionalDependencyError  # noqa: E402
@@ -21,12 +20,6 @@ from skop.inspection import (  # noqa: E402
     SingularFeatureDisplay,
     TrainingCurveDisplay,
 )
-
-
-@pytest.fixture(autouse=True)
-def _close_figures():
-    yield
-    pyplot.close("all")
 
 
 def cell_centres(mesh):

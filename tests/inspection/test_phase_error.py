@@ -5,7 +5,6 @@ import pytest
 
 matplotlib = pytest.importorskip("matplotlib")
 matplotlib.use("Agg")
-from matplotlib import pyplot  # noqa: E402
 from sklearn.base import BaseEstimator  # noqa: E402
 
 from skop.exceptions import FieldDataError  # noqa: E402
@@ -21,12 +20,6 @@ class Shift(BaseEstimator):
 
     def predict(self, X):
         return np.roll(X, self.shift, axis=1)
-
-
-@pytest.fixture(autouse=True)
-def _close_figures():
-    yield
-    pyplot.close("all")
 
 
 @pytest.mark.parametrize("shape", [(9,), (6, 8)])

@@ -71,12 +71,6 @@ def model():
     return fitted(samples())
 
 
-@pytest.fixture(autouse=True)
-def _close_figures():
-    yield
-    pyplot.close("all")
-
-
 def seen_by_hooks(model, X):
     """Poles from what enters every mixer while it predicts."""
     mixers = [module for module in model.module_.modules() if isinstance(module, PoleMixer)]

@@ -13,12 +13,6 @@ from skop.exceptions import FieldDataError  # noqa: E402
 from skop.inspection import FieldErrorDisplay, SingularFeatureDisplay  # noqa: E402
 
 
-@pytest.fixture(autouse=True)
-def _close_figures():
-    yield
-    pyplot.close("all")
-
-
 def uneven(*sizes):
     """A straight grid with uneven distances."""
     rng = np.random.default_rng(0)

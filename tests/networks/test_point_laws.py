@@ -126,9 +126,9 @@ def test_chunks_without_gradients_give_what_the_whole_gives():
         if case == "queries":
             arguments |= {"query_coords": random(6, 2), "query_fields": random(3, 6, 1)}
         expected = network(**arguments)
-        for network.chunk_size in (1, 4):
-            with torch.no_grad():
-                torch.testing.assert_close(network(**arguments), expected, rtol=1e-9, atol=1e-9)
+        network.chunk_size = 4  # the last chunk of 9 points has one
+        with torch.no_grad():
+            torch.testing.assert_close(network(**arguments), expected, rtol=1e-9, atol=1e-9)
 
 
 def test_outputs_are_fields_scalars_or_both_of_fields_parameters_or_places_alone():

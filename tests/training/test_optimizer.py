@@ -1,7 +1,5 @@
 """Muon against the singular value decomposition, AdamW and PyTorch's own Muon, and the laws of its updates."""
 
-import subprocess
-import sys
 from itertools import product
 
 import numpy as np
@@ -225,17 +223,3 @@ def test_warm_start_with_another_optimizer_begins_with_its_own_moments():
     model.set_params(training__optimizer="adamw").fit(X, X)
     model.set_params(training__optimizer="muon").fit(X, X)
     assert np.isfinite(model.loss_curve_).all()
-
-
-def test_first_fit_does_not_import_pytorchs_compiler():
-    """The import takes longer than many fits."""
-    program = """
-import sys
-import numpy as np
-from skop import LaMORegressor
-for name in ("muon", "adamw"):
-    model = LaMORegressor(max_iter=1, width=8).set_params(training__optimizer=name)
-    model.fit(np.zeros((4, 8, 1)), np.eye(8)[:4, :, None])
-assert "torch._dynamo" not in sys.modules
-"""
-    subprocess.run([sys.executable, "-W", "ignore", "-c", program], check=True)
