@@ -4,7 +4,7 @@
 """
 
 import skop._openmp  # noqa: F401 - before anything that imports torch
-from skop.data._fieldset import FieldSet
+from skop.data._fieldset import FieldSet as FieldSet
 from skop.data._fieldset import iterate_coords as iterate_coords
 from skop.data._fieldset import iterate_rows as iterate_rows
 from skop.data._fieldset import piece_length as piece_length
@@ -36,7 +36,7 @@ from skop.data._samples import restore as restore
 from skop.data._scaling import BoxScaler as BoxScaler
 from skop.data._scaling import FieldScaler as FieldScaler
 from skop.data._scaling import Scalers as Scalers
-from skop.data._scaling import ScalingOptions
+from skop.data._scaling import ScalingOptions as ScalingOptions
 from skop.data._scaling import check_positive as check_positive
 from skop.data._spec import DataSpec
 from skop.data._spec import Predictions as Predictions
@@ -65,10 +65,8 @@ from skop.data.forms.table import split_params as split_params
 
 __all__ = [
     "DataSpec",
-    "FieldSet",
     "GridResampler",
     "MeshSeries",
-    "ScalingOptions",
     "attach_predictions",
     "interpolate_fields",
     "read_mesh_series",

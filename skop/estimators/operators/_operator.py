@@ -87,10 +87,6 @@ class OperatorRegressor(OperatorParameters, CallbackSupportMixin, MeasuresCost, 
         Form, sizes and channel names of X and y.
     mesh_ : meshio.Mesh or None
         Mesh that all samples of y shared, for the meshes of predictions, if y was meshes and X was not.
-    scalers_ : skop.data.Scalers
-        Fitted scalers.
-    surrogate_ : skop.surrogate.Surrogate
-        The fitted model without its estimator: scalers, base, network, and the stages that lead to it.
     base_ : object or None
         Fitted base model: its ``estimator``, and the ``error`` of its predictions for samples that it has not seen,
         relative to their variation. None without a base, also if it was dropped because the network was far better.
@@ -100,19 +96,9 @@ class OperatorRegressor(OperatorParameters, CallbackSupportMixin, MeasuresCost, 
         commas.
     device_, dtype_ : torch.device, str
         Device and precision of the network.
-    domain_ : object
-        Box and grid lines of the training points. Predictions outside of them cause a warning.
-    symmetry_centre_ : ndarray of shape (d,) or None
-        Centre of the box of all training points, about which named symmetries move points where no domain is declared;
-        None where no points are moved.
-    ranges_ : object
-        Ranges of the global parameters, input fields and points, by which `check` and predictions judge new data.
     fit_record_ : dict
         Samples of the fit, their points, checksum and split, and date and seconds of the call that ended it; `save`
         writes them into the card of the model, which ``skop describe`` shows.
-    network_parameters_ : dict
-        Parameters of the network and the scaling by name, as they were in the fit. A warm start and `save` refuse
-        an estimator whose parameters are others now.
     """
 
     #: Whether the points of a sample can be drawn at random in training.

@@ -12,10 +12,9 @@ from torch import Tensor
 
 from skop.ops._arguments import autocast_off
 from skop.ops.takenaka_malmquist import _torch
-from skop.ops.takenaka_malmquist._decomposition import AdaptiveFourierDecomposition, adaptive_fourier_decomposition
+from skop.ops.takenaka_malmquist._decomposition import adaptive_fourier_decomposition
 
 __all__ = [
-    "AdaptiveFourierDecomposition",
     "adaptive_fourier_decomposition",
     "takenaka_malmquist_basis",
     "takenaka_malmquist_coefficients",
