@@ -4,7 +4,6 @@
 """
 
 import skop._openmp  # noqa: F401 - before anything that imports torch
-from skop.modules._attention import AttentionMixer as AttentionMixer
 from skop.modules._attention import FourierAttention as FourierAttention
 from skop.modules._attention import GalerkinAttention as GalerkinAttention
 from skop.modules._attention import NormalizedLinearAttention as NormalizedLinearAttention
@@ -21,7 +20,6 @@ from skop.modules._feature_maps import observe_features as observe_features
 from skop.modules._geometric_scan import CORRECTION_PLACES as CORRECTION_PLACES
 from skop.modules._geometric_scan import RECURRENCES as RECURRENCES
 from skop.modules._geometric_scan import GeometricScanMixer as GeometricScanMixer
-from skop.modules._geometric_scan import check_correction as check_correction
 from skop.modules._grid_ssd import ACTIVATIONS as ACTIVATIONS
 from skop.modules._grid_ssd import GridSSDMixer as GridSSDMixer
 from skop.modules._latent_attention import LatentAttentionBlock as LatentAttentionBlock
@@ -36,7 +34,6 @@ from skop.modules._patch import PatchUnembedding as PatchUnembedding
 from skop.modules._patch import automatic_patch_size as automatic_patch_size
 from skop.modules._patch import token_grid as token_grid
 from skop.modules._point_order import POINT_ORDERS as POINT_ORDERS
-from skop.modules._point_order import point_codes as point_codes
 from skop.modules._point_order import sort_points as sort_points
 from skop.modules._positional_encoding import CoordinatePositionalEncoding as CoordinatePositionalEncoding
 from skop.modules._positional_encoding import LearnedPositionalEncoding as LearnedPositionalEncoding
@@ -50,7 +47,6 @@ from skop.modules._sequence_ssd import BidirectionalSSDMixer as BidirectionalSSD
 from skop.modules._sequence_ssd import HydraMixer as HydraMixer
 from skop.modules._spectral import SpectralConvolution as SpectralConvolution
 from skop.modules._takenaka_malmquist import TRANSFORMS as TRANSFORMS
-from skop.modules._takenaka_malmquist import Poles as Poles
 from skop.modules._takenaka_malmquist import PrintedExpansions as PrintedExpansions
 from skop.modules._takenaka_malmquist import TakenakaMalmquistMixer as TakenakaMalmquistMixer
 

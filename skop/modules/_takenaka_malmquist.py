@@ -53,7 +53,7 @@ class Poles(nn.Module):
     Examples
     --------
     >>> import torch
-    >>> from skop.modules import Poles
+    >>> from skop.modules._takenaka_malmquist import Poles
     >>> poles = Poles(16, n_sets=2, n_poles=5)(torch.rand(3, 12, 16))
     >>> poles.shape, bool((poles.norm(dim=-1) < 0.95).all())
     (torch.Size([3, 2, 5, 2]), True)

@@ -8,8 +8,6 @@ from skop.networks._interface import OperatorNetwork, Outputs
 from skop.networks._patch_network import PatchNetwork
 from skop.networks._patch_network import shift_patches as shift_patches
 from skop.networks._point_network import PointNetwork
-from skop.networks._sequence_network import Points as Points
-from skop.networks._sequence_network import Queries as Queries
 from skop.networks._sequence_network import SequenceNetwork
 from skop.networks.amo import AMOPatchNetwork as AMOPatchNetwork
 from skop.networks.amo import AMOPointNetwork as AMOPointNetwork

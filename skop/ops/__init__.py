@@ -15,7 +15,6 @@ from skop.ops.takenaka_malmquist import (
     takenaka_malmquist_synthesis,
     takenaka_malmquist_transfer_function,
 )
-from skop.ops.takenaka_malmquist import takenaka_malmquist_correlation as takenaka_malmquist_correlation
 from skop.ops.takenaka_malmquist import takenaka_malmquist_responses as takenaka_malmquist_responses
 
 __all__ = [

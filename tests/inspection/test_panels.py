@@ -13,7 +13,6 @@ from skop.data import unit_grid  # noqa: E402
 from skop.exceptions import FieldDataError, OptionalDependencyError  # noqa: E402
 from skop.inspection import (  # noqa: E402
     FieldErrorDisplay,
-    FrequencyResponse,
     FrequencyResponseDisplay,
     PhaseErrorDisplay,
     PoleDisplay,
@@ -21,6 +20,7 @@ from skop.inspection import (  # noqa: E402
     SingularFeatureDisplay,
     TrainingCurveDisplay,
 )
+from skop.inspection._frequency_response import FrequencyResponse  # noqa: E402
 
 
 @pytest.fixture(autouse=True)
