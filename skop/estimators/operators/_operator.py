@@ -550,19 +550,7 @@ def _check_operator(held: Held) -> None:
     held.need(lengths in (None, inner.grid_shape), "domain_", f"lines of the grid {inner.grid_shape}")
     has_lines = spec.resampler is None or geometry != "grid" or lengths is not None
     held.need(has_lines, "domain_", "lines of the grid of the resampling")
-    spacing = held.get("spacing_")
-    is_spacing = spacing is None or (
-        isinstance(spacing, tuple)
-        and len(spacing) == spec.n_dims
-        and all(isinstance(step, float) and 0 < step < np.inf for step in spacing)
-    )
-    held.need(is_spacing, "spacing_", f"{spec.n_dims} positive numbers, or None")
-    if spacing is not None and lengths is not None and domain.lines is not None:
-        # A wrong spacing would make a grid count as finer or coarser than it is.
-        for axis, line in enumerate(domain.lines):
-            span = float(np.ptp(line))
-            is_known = len(line) < 2 or abs(spacing[axis] * (len(line) - 1) - span) <= 1e-3 * span
-            held.need(is_known, "spacing_", "the spacing of the grid lines")
+    _check_spacing(held, domain, spec.n_dims)
     if hasattr(held.value, "symmetry_centre_"):
         held.array("symmetry_centre_", spec.n_dims, optional=True)
     scalers = held.part("scalers_", "Scalers")
@@ -587,6 +575,23 @@ def _check_operator(held: Held) -> None:
         curve = held.get(name)
         is_curve = isinstance(curve, list) and all(isinstance(item, int | float) for item in curve)
         held.need(is_curve, name, "a list of numbers")
+
+
+def _check_spacing(held: Held, domain: Any, n_dims: int) -> None:
+    """The spacing of the grid must be that of its lines."""
+    spacing = held.get("spacing_")
+    is_spacing = spacing is None or (
+        isinstance(spacing, tuple)
+        and len(spacing) == n_dims
+        and all(isinstance(step, float) and 0 < step < np.inf for step in spacing)
+    )
+    held.need(is_spacing, "spacing_", f"{n_dims} positive numbers, or None")
+    if spacing is not None and domain.lines is not None:
+        # A wrong spacing would make a grid count as finer or coarser than it is.
+        for axis, line in enumerate(domain.lines):
+            span = float(np.ptp(line))
+            is_known = len(line) < 2 or abs(spacing[axis] * (len(line) - 1) - span) <= 1e-3 * span
+            held.need(is_known, "spacing_", "the spacing of the grid lines")
 
 
 def _check_sizes_of_scalers(held: Held, scalers: Any, spec: Any) -> None:
