@@ -91,11 +91,9 @@ PACKAGES = {
     "skop.inspection": "Descriptions of data, comparisons and reports; displays of fields, errors and networks.",
     "skop.exceptions": "Errors and warnings.",
     "skop.ops": "Differentiable scans with fused kernels, and rational functions that are orthonormal on the circle.",
-    "skop.modules": "Building blocks of networks, as `torch.nn.Module`.",
-    "skop.networks": "The operators as plain networks.",
+    "skop.modules": "Building blocks of networks of your own, as `torch.nn.Module`.",
+    "skop.networks": "Base classes of networks, and what an estimator calls one with.",
     "skop.parts": "Parts of the operators, which are parameters themselves: patches, latent tokens, mixers, hosts.",
-    "skop.surrogate": "A fitted operator without its estimator.",
-    "skop.training": "The training loop.",
     "skop.testing": "Checks for estimators of fields, for skop's own and for those of others.",
 }
 

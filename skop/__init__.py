@@ -24,13 +24,11 @@ if TYPE_CHECKING:
     from skop import ops as ops
     from skop import parts as parts
     from skop import testing as testing
-    from skop import training as training
     from skop.data import FieldSet, ScalingOptions
     from skop.estimators import (
         AMORegressor,
         AutoRegressor,
         ConformalRegressor,
-        CostEstimate,
         DeepONetRegressor,
         EnsembleRegressor,
         FNORegressor,
@@ -39,7 +37,6 @@ if TYPE_CHECKING:
         LawRegressor,
         MeanFieldRegressor,
         MNORegressor,
-        Novelty,
         OperatorRegressor,
         PODRegressor,
         RolloutRegressor,
@@ -59,7 +56,6 @@ __all__ = [
     "AMORegressor",
     "AutoRegressor",
     "ConformalRegressor",
-    "CostEstimate",
     "DeepONetRegressor",
     "EnsembleRegressor",
     "FNORegressor",
@@ -69,7 +65,6 @@ __all__ = [
     "LawRegressor",
     "MNORegressor",
     "MeanFieldRegressor",
-    "Novelty",
     "OperatorRegressor",
     "PODRegressor",
     "RolloutRegressor",
@@ -91,7 +86,7 @@ __all__ = [
 _PACKAGES = frozenset(
     (
         *("data", "datasets", "estimators", "exceptions", "inspection", "losses", "metrics", "modules", "networks"),
-        *("ops", "parts", "testing", "training"),
+        *("ops", "parts", "testing"),
     )
 )
 #: Public names that are not in `skop.estimators`, with the package that they are in.

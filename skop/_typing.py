@@ -23,6 +23,4 @@ FieldTensor = Tensor
 #: 1 where a point is real and 0 where it is padding: (B, P).
 MaskTensor = Tensor
 
-#: What `fit` accepts for X and y before validation: see `skop.data`.
-FieldLike = Any
 ArrayOrList = npt.NDArray[Any] | Sequence[Any]

@@ -40,8 +40,8 @@ ALLOWED = {
 }
 #: Halls of the estimators, the lowest first; each may import those below it, and none above.
 HALLS = (
-    *({"_options"}, {"files"}, {"_field", "_parts", "_streams", "_weights"}, {"classical"}, {"fitting"}, {"operators"}),
-    *({"_wrapper"}, {"temporal"}, {"selection"}, {"uncertainty"}, {"_law"}, {"__init__"}),
+    *({"_options"}, {"files"}, {"_field", "_parts", "_reading", "_streams", "_weights"}, {"classical"}, {"fitting"}),
+    *({"operators"}, {"_wrapper"}, {"temporal"}, {"selection"}, {"uncertainty"}, {"_law"}, {"__init__"}),
 )
 HEAVY = {"matplotlib", "h5py", "triton", "numba", "mamba_ssm", "pandas", "skfem", "pyvista", "zarr", "pooch"}
 #: Packages of kernels and their compilers, and the files for them, which nothing imports but one another.

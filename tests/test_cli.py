@@ -32,7 +32,7 @@ from skop.cli._fit import split_rows  # noqa: E402
 from skop.data import FieldLoader, FieldSet, MeshSeries, read_mesh_series, read_meshes  # noqa: E402
 from skop.data._mesh_files import write_mesh  # noqa: E402
 from skop.datasets import make_darcy  # noqa: E402
-from skop.estimators.files._persistence import _digest, _read  # noqa: E402
+from skop.estimators.files._container import digest, read_container  # noqa: E402
 from skop.metrics import relative_l2_error  # noqa: E402
 
 TINY = ["demo", "--samples", "24", "--resolution", "8", "--epochs", "2", "--seed", "3"]
@@ -888,9 +888,9 @@ def test_describe_shows_the_card_of_a_model(tmp_path, monkeypatch, capsys):
     "card", [[], {}, {"estimator": 3}, {"estimator": "", "data": {"samples": 3}}, {"estimator": "", "errors": 1}]
 )
 def test_a_wrong_card_is_one_line(card, tmp_path, capsys):
-    header, tensors = _read(OLD_MODEL)
+    header, tensors = read_container(OLD_MODEL)
     text = json.dumps(header | {"card": card})
-    (tmp_path / "model.skop").write_bytes(save_tensors(tensors, {"skop": text, "sha256": _digest(text, tensors)}))
+    (tmp_path / "model.skop").write_bytes(save_tensors(tensors, {"skop": text, "sha256": digest(text, tensors)}))
     assert main(["describe", str(tmp_path / "model.skop")]) == 2
     assert "save it again" in one_line_of(capsys)
 

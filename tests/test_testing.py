@@ -7,8 +7,9 @@ from sklearn.linear_model import LinearRegression
 
 from skop import FieldSet, LaMORegressor
 from skop.parts import Patches
-from skop.testing import FieldCheck, check_field_estimator, parametrize_with_field_checks, yield_field_checks
+from skop.testing import check_field_estimator, parametrize_with_field_checks
 from skop.testing._samples import make_samples, state_of
+from skop.testing._suite import FieldCheck, yield_field_checks
 
 
 class Remembers(LaMORegressor):

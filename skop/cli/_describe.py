@@ -212,6 +212,11 @@ def _rows_of(card: dict[str, Any], checksum: str | None, *, is_inner: bool) -> I
     if "shares_over_base" in network:
         shares = ", ".join(f"{name}: {share:.3g}" for name, share in network["shares_over_base"].items())
         yield "share", f"of the network over its base, from 0 (base alone) to 1; {shares}"
+    yield from _rows_of_errors(card)
+
+
+def _rows_of_errors(card: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """Names and texts of the errors of a model and of its bands."""
     for name, error in card.get("errors", {}).items():
         parts = sorted(error.items(), key=lambda item: item[1]) if isinstance(error, dict) else [("", error)]
         yield "error", f"{name}: " + ", ".join(f"{word} {100 * part:.3g} %".strip() for word, part in parts)

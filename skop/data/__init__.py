@@ -4,18 +4,15 @@
 """
 
 import skop._openmp  # noqa: F401 - before anything that imports torch
-from skop.data._fieldset import FieldSet
+from skop.data._fieldset import FieldSet as FieldSet
 from skop.data._fieldset import iterate_coords as iterate_coords
 from skop.data._fieldset import iterate_rows as iterate_rows
 from skop.data._fieldset import piece_length as piece_length
-from skop.data._grid import find_grid as find_grid
 from skop.data._grid import grid_spacing as grid_spacing
 from skop.data._grid import unit_grid
 from skop.data._loading import Batch as Batch
 from skop.data._loading import FieldLoader as FieldLoader
-from skop.data._mesh_cells import carry_cell_data as carry_cell_data
 from skop.data._mesh_files import find_sources as find_sources
-from skop.data._mesh_files import is_mesh_input as is_mesh_input
 from skop.data._mesh_files import write_mesh as write_mesh
 from skop.data._mesh_predictions import attach_beside as attach_beside
 from skop.data._mesh_predictions import attach_predictions
@@ -36,7 +33,7 @@ from skop.data._samples import restore as restore
 from skop.data._scaling import BoxScaler as BoxScaler
 from skop.data._scaling import FieldScaler as FieldScaler
 from skop.data._scaling import Scalers as Scalers
-from skop.data._scaling import ScalingOptions
+from skop.data._scaling import ScalingOptions as ScalingOptions
 from skop.data._scaling import check_positive as check_positive
 from skop.data._spec import DataSpec
 from skop.data._spec import Predictions as Predictions
@@ -65,10 +62,8 @@ from skop.data.forms.table import split_params as split_params
 
 __all__ = [
     "DataSpec",
-    "FieldSet",
     "GridResampler",
     "MeshSeries",
-    "ScalingOptions",
     "attach_predictions",
     "interpolate_fields",
     "read_mesh_series",

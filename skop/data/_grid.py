@@ -50,7 +50,8 @@ def find_grid(coords: FloatArray, *, tolerance: float = 1e-6) -> tuple[GridShape
 
     Examples
     --------
-    >>> from skop.data import find_grid, unit_grid
+    >>> from skop.data import unit_grid
+    >>> from skop.data._grid import find_grid
     >>> shape, order = find_grid(unit_grid((3, 2))[::-1])
     >>> shape, order.tolist()
     ((3, 2), [5, 4, 3, 2, 1, 0])

@@ -20,7 +20,6 @@ __all__ = [
     "USES_ALL_POINTS",
     "as_columns",
     "average_on_points",
-    "carry_cell_data",
     "cell_centres",
     "count_places",
     "have_same_cells",
@@ -47,44 +46,6 @@ _SIMPLICES: dict[str, list[tuple[int, ...]]] = {
 USES_ALL_POINTS = "skop: left-out cells may use any point"
 #: Key in the info of meshes whose samples consist of the centres of cells, instead of points.
 ON_CELLS = "skop: samples are on cells"
-
-
-def carry_cell_data(mesh: meshio.Mesh, name: str) -> FloatArray:
-    """Average cell data to the points: the value at a point is the weighted mean over the cells around it.
-
-    The weight of a cell is its length, area or volume, computed from its corners. If this is not possible for some cell
-    (polyhedra, collapsed cells), all cells have the same weight. In meshes with cells of several dimensions, such as
-    triangles and boundary lines, only the cells of the highest dimension at a point are averaged. Points that belong to
-    no cell get NaN.
-
-    Parameters
-    ----------
-    mesh : meshio.Mesh
-        Mesh with this cell data.
-    name : str
-        Name in ``cell_data``.
-
-    Returns
-    -------
-    ndarray of shape (P, c)
-        Values on the points.
-
-    Raises
-    ------
-    FieldDataError
-        If there is no such data, its shape does not match the cells, or cells refer to points which do not exist.
-
-    Examples
-    --------
-    >>> import meshio, numpy as np
-    >>> from skop.data import carry_cell_data
-    >>> bar = meshio.Mesh(np.array([[0.0], [1], [4]]), [("line", [[0, 1], [1, 2]])], cell_data={"force": [[2.0, 6.0]]})
-    >>> carry_cell_data(bar, "force").ravel()
-    array([2., 5., 6.])
-    """
-    if name not in mesh.cell_data:
-        raise FieldDataError(f"the mesh has no cell data {name!r}; it has {listed(mesh.cell_data)}.")
-    return average_on_points(mesh, name, "the mesh")
 
 
 # ---------------------------------------------------------------------- points and cells of a sample
@@ -198,7 +159,13 @@ def mean_over_cells(mesh: meshio.Mesh, values: FloatArray) -> FloatArray:
 
 
 def average_on_points(mesh: meshio.Mesh, name: str, where: str) -> FloatArray:
-    """Average cell data over the cells around each point, as `carry_cell_data` documents it."""
+    """Average cell data to the points (P, c): the mean over the cells around a point, weighted by their size.
+
+    The size of a cell is its length, area or volume, computed from its corners. If this is not possible for some cell
+    (polyhedra, collapsed cells), all cells have the same weight. In meshes with cells of several dimensions, such as
+    triangles and boundary lines, only the cells of the highest dimension at a point are averaged. Points that belong to
+    no cell get NaN.
+    """
     used_points(mesh, where)  # raises an error for cells that refer to points which do not exist
     data = values_on_cells(mesh, name, where)
     totals, weights = np.zeros((len(mesh.points), data[0].shape[1])), np.zeros(len(mesh.points))

@@ -85,7 +85,7 @@ def is_mesh_input(X: Any) -> bool:
     Examples
     --------
     >>> import numpy as np
-    >>> from skop.data import is_mesh_input
+    >>> from skop.data._mesh_files import is_mesh_input
     >>> is_mesh_input("runs/*.vtu"), is_mesh_input(["a.vtk", "b.vtk"]), is_mesh_input(np.zeros((3, 2)))
     (True, True, False)
     """

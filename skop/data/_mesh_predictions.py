@@ -62,7 +62,8 @@ def attach_predictions(
     Examples
     --------
     >>> import meshio, numpy as np
-    >>> from skop.data import FieldSet, attach_predictions
+    >>> from skop import FieldSet
+    >>> from skop.data import attach_predictions
     >>> data = {"u": np.ones((3, 2)), "load": np.ones(3)}
     >>> mesh = meshio.Mesh(np.eye(3), [("triangle", [[0, 1, 2]])], point_data=data)
     >>> predictions = FieldSet(mesh.points, np.full((1, 3, 2), 1.5), channel_names=["u_0", "u_1"])

@@ -132,7 +132,7 @@ def read_meshes(
         ``displacement_1`` and so on. None reads the geometry only.
     cell_data : {"refuse", "to_points", "cells"}, default="refuse"
         Treatment of fields on cells. ``"refuse"`` is an error for a field that exists on cells only. ``"to_points"``
-        averages it to the points, see `carry_cell_data`. ``"cells"`` reads all fields at the centres of the cells,
+        averages it to the points. ``"cells"`` reads all fields at the centres of the cells,
         which are the means of their points; a field that exists on points only is averaged over the points of a cell.
     axes : sequence of int or None, default=None
         Indices of the coordinates to use. None uses all coordinates except those that are constant over all meshes,

@@ -269,7 +269,7 @@ class ScalingOptions(Part):
     Examples
     --------
     >>> from sklearn.base import clone
-    >>> from skop.data import ScalingOptions
+    >>> from skop import ScalingOptions
     >>> clone(ScalingOptions(inputs=None)).get_params()
     {'coords': 'box', 'inputs': None, 'params': 'channel', 'target_transform': None, 'targets': 'channel'}
 

@@ -7,7 +7,7 @@ from skop.estimators._parts import predict_in_parts
 from skop.estimators.classical._mean_field import MeanFieldRegressor
 from skop.estimators.classical._pod import PODRegressor
 from skop.estimators.files._persistence import load, save
-from skop.estimators.fitting._cost import CostEstimate
+from skop.estimators.fitting._cost import CostEstimate as CostEstimate
 from skop.estimators.operators._amo import AMORegressor
 from skop.estimators.operators._deeponet import DeepONetRegressor
 from skop.estimators.operators._fno import FNORegressor
@@ -23,14 +23,12 @@ from skop.estimators.temporal._time_conditioned import TimeConditionedRegressor
 from skop.estimators.uncertainty._conformal import ConformalRegressor
 from skop.estimators.uncertainty._ensemble import EnsembleRegressor
 from skop.estimators.uncertainty._suggest import suggest
-from skop.surrogate._novelty import Novelty
 from skop.training import TrainingOptions
 
 __all__ = [
     "AMORegressor",
     "AutoRegressor",
     "ConformalRegressor",
-    "CostEstimate",
     "DeepONetRegressor",
     "EnsembleRegressor",
     "FNORegressor",
@@ -39,7 +37,6 @@ __all__ = [
     "LawRegressor",
     "MNORegressor",
     "MeanFieldRegressor",
-    "Novelty",
     "OperatorRegressor",
     "PODRegressor",
     "RolloutRegressor",

@@ -1,85 +1,46 @@
-"""FieldRegressor: base class of all regressors on fields, which reads X and y, restores the form of y, and scores."""
+"""FieldRegressor: base class of all regressors on fields, which predicts in the form of y, scores and saves."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from contextvars import ContextVar
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from math import prod
 from typing import Any, Literal
 
 import numpy as np
-from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
-from skop._optional import import_optional
 from skop._sklearn_compat import last_step
 from skop._typing import FloatArray, PathOrStr
 from skop.data import (
-    DataSpec,
     FieldSet,
     Predictions,
     Targets,
-    TrainingData,
     attach_beside,
     beside,
     check_index,
     form_of,
     interpolate_fields,
     query_points,
-    read,
-    read_inputs,
-    read_query,
     read_scored,
     restore,
-    series_files,
 )
 from skop.estimators._parts import by_chunks
+from skop.estimators._reading import FieldReader
 from skop.estimators._streams import StreamedSamples, scores_of_channels
-from skop.estimators._weights import samples_with_weight
 from skop.estimators.files._file_checks import Held, checks, is_array
 from skop.estimators.files._persistence import register, save_estimator
-from skop.exceptions import FieldDataError, each_warning_once, held_warnings, warn
+from skop.exceptions import FieldDataError, each_warning_once
 from skop.metrics import channel_sizes, relative_l2_score
-from skop.surrogate._domain import SeenRanges, warn_of_findings
-from skop.surrogate._novelty import Lattice, Novelty, Reference, check_level, features, reference_of, warn_of_novelty
-from skop.surrogate._profile import Finding, Profile, table_of
 
-__all__ = [
-    *("FieldRegressor", "checked_by_caller", "end_if_interrupted", "fitted_attributes"),
-    *("n_referenced", "restored_on_failure", "times_since"),
-]
+__all__ = ["FieldRegressor", "end_if_interrupted", "fitted_attributes", "restored_on_failure", "times_since"]
 
 #: Predictions at points, or at those of y in the fit for None, with a spread or two bounds or alone; and the points.
 Ask = Callable[[FieldSet, Any], tuple[list[Predictions], FieldSet]]
-#: Whether an estimator of skop has called this one, and has looked at the data itself.
-_is_checked: ContextVar[bool] = ContextVar("is_checked", default=False)
-
-
-@contextmanager
-def checked_by_caller() -> Iterator[None]:
-    """Let estimators that are called within the block not warn of odd data or of data outside of what they have seen.
-
-    An estimator that wraps another one knows the user's samples, of which the other one sees parts and predictions.
-
-    Yields
-    ------
-    None
-        The block runs.
-    """
-    token = _is_checked.set(True)
-    try:
-        yield
-    finally:
-        _is_checked.reset(token)
-
-
-def n_referenced(inputs: FieldSet) -> int:
-    """Number of samples of a fit of which features are stored for their novelty."""
-    return 0 if _is_checked.get() else Lattice.over(inputs).n_kept(inputs)
 
 
 @contextmanager
@@ -147,260 +108,16 @@ def _was_interrupted(model: Any) -> bool:
     )
 
 
-class FieldRegressor(RegressorMixin, BaseEstimator):
+class FieldRegressor(RegressorMixin, FieldReader):
     """Base class of all regressors on fields and tables.
 
     A subclass defines `fit`, which reads X and y by `_read` and calls `_store_spec` to set `spec_` and `coords_`, and
     `_predict_values`.
     """
 
-    spec_: DataSpec
-    coords_: FloatArray | None
-    mesh_: Any
-    #: What the fit has seen; None for models that were saved before it was stored, or wrap other regressors.
-    ranges_: SeenRanges | None = None
-    #: Features of the training samples; None for models that were saved before it was stored, or wrap other regressors.
-    reference_: Reference | None = None
-    #: Samples of the fit, their checksum and split, its date and seconds, as the model card shows them; None for models
-    #: that were saved before it was stored.
-    fit_record_: dict[str, Any] | None = None
-    #: Whether y may be on other points than X in a fit and in a score.
-    _takes_other_points: bool = False
-
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         register(cls)
-
-    # ------------------------------------------------------------------ reading
-    def _read(
-        self, X: Any, y: Any, *, params: Any = None, sample_weight: Any = None, groups: Any = None, reset: bool = True
-    ) -> TrainingData:
-        """X and y of a fit; without `reset` the columns of a table must be those of the earlier one."""
-        check_index(X, sample_weight, "sample_weight")
-        check_index(X, groups, "groups")
-        options = {"params": params, "weighted": sample_weight is not None, "reset": reset, **self._mesh_options}
-        data = read(X, y, estimator=self, other_points=self._takes_other_points, **options)
-        self.mesh_, used = data.mesh, samples_with_weight(data, sample_weight)
-        counts = used.inputs.n_points
-        self.fit_record_ = {"samples": len(used.inputs), "points": [int(counts.min()), int(counts.max())]}
-        if not _is_checked.get():
-            # Estimators that are fitted within another one see parts of the same samples.
-            self.fit_record_["checksum"] = used.checksum
-            with each_warning_once():
-                columns = getattr(self, "feature_names_in_", None)
-                for finding in Profile(used, columns).problems():
-                    warn(str(finding))
-        return data
-
-    @property
-    def _mesh_options(self) -> dict[str, Any]:
-        """Return the parameters for reading meshes, from this estimator or the one that it wraps."""
-        if hasattr(self, "input_fields"):
-            return {name: getattr(self, name) for name in ("input_fields", "target_fields", "cell_data")}
-        return getattr(getattr(self, "estimator", None), "_mesh_options", {})
-
-    def _store_spec(self, inputs: FieldSet, spec: DataSpec) -> None:
-        """Store the form and sizes of the data."""
-        self.spec_ = spec
-        if not spec.is_table:
-            # For a table scikit-learn has set both attributes. Names of an earlier fit on a table are removed.
-            self.n_features_in_ = max(spec.n_fields, 1)
-            self.__dict__.pop("feature_names_in_", None)
-        self.coords_ = inputs.coords if spec.has_parameters_alone else None
-
-    def _read_inputs(self, X: Any, params: Any = None) -> tuple[FieldSet, list[Any] | None]:
-        """Read the X of a prediction; also return its meshes if it came as meshes."""
-        check_is_fitted(self)
-        cell_data = self._mesh_options.get("cell_data", "refuse")
-        keep_data = self.spec_.target_form.components is not None
-        options: dict[str, Any] = {"coords": self.coords_, "cell_data": cell_data, "keep_data": keep_data}
-        return read_inputs(X, self.spec_, estimator=self, params=params, **options)
-
-    def _read_query(self, X: Any, coords: Any, params: Any) -> tuple[FieldSet, Any, list[Any] | None]:
-        """Read X and `coords` of a prediction; also return the meshes for its result, if there are any."""
-        of_series = self._is_of_series
-        if coords is None or of_series:
-            inputs, meshes = self._read_inputs(X, params)
-            held = None if coords is not None or of_series else getattr(self, "mesh_", None)
-            is_elsewhere = coords is not None or self.spec_.target_points != "inputs"
-            if is_elsewhere or (self.spec_.has_parameters_alone and not of_series):
-                meshes = None if held is None else [held] * len(inputs)
-            return inputs, coords, meshes
-        check_is_fitted(self)
-        options: dict[str, Any] = {"cell_data": self._mesh_options.get("cell_data", "refuse"), "params": params}
-        options |= {"keep_data": self.spec_.target_form.components is not None, "fitted_coords": self.coords_}
-        return read_query(X, coords, self.spec_, estimator=self, **options)
-
-    @property
-    def _is_of_series(self) -> bool:
-        """Whether the fit, or that of the members, was on time series of meshes."""
-        return any(hasattr(part, "series_") for part in (self, *getattr(self, "estimators_", ())[:1]))
-
-    # ------------------------------------------------------------------ what the fit has seen
-    def _store_data(self, data: TrainingData, weight: FloatArray | None = None) -> None:
-        """Store form, sizes, points and ranges of the samples of a fit."""
-        self._store_spec(data.inputs, data.spec)
-        self._store_seen(data, weight)
-        if data.spec.target_points == "shared" and data.targets.field is not None:
-            self.coords_ = data.targets.field.coords
-
-    def _store_seen(
-        self, data: TrainingData, weight: FloatArray | None = None, earlier: SeenRanges | None = None
-    ) -> None:
-        """Store the ranges of the samples of a fit, joined with those of an earlier one, and features of the inputs."""
-        self._store_ranges(data, weight, earlier)
-        self._store_reference(data.inputs, weight)
-
-    def _store_ranges(self, data: TrainingData, weight: FloatArray | None, earlier: SeenRanges | None) -> None:
-        """Store the ranges of the samples with positive weight, joined with those of an earlier fit."""
-        used = samples_with_weight(data, weight)
-        seen = SeenRanges.from_fit(used.inputs, used.input_extremes, used.target_extremes, used.targets.scalars)
-        self.ranges_ = seen if earlier is None else earlier.joined(seen)
-
-    def _store_reference(self, inputs: FieldSet, weight: FloatArray | None) -> None:
-        """Store features of the inputs with positive weight, unless another estimator, which has them, calls."""
-        used = inputs if weight is None else inputs[np.flatnonzero(weight)]
-        # What is odd about the samples has been said by the fit.
-        with held_warnings():
-            self.reference_ = None if _is_checked.get() else Reference.from_fit(used, self._tokens)
-
-    def _tokens(self, inputs: FieldSet) -> FloatArray | None:
-        """Means ``(n, E)`` over the points of the last tokens of the network; None without a network."""
-        return None
-
-    def novelty(self, X: Any, *, params: Any = None, level: float | None = 0.99) -> Novelty:
-        """Measure how far samples lie from the training samples.
-
-        The score needs no truth. It is the mean distance to the nearest five training samples, in a space of features:
-        global parameters; input fields, averaged in cells; the places of the points; and the tokens of the network,
-        averaged over the points. It depends neither on the order of the points nor on the units of X.
-
-        Parameters
-        ----------
-        X : as in `predict`
-            Inputs of a prediction.
-        params : as in `predict`
-            Global parameters beside fields or meshes.
-        level : float or None, default=0.99
-            Quantile, from 0 up to but not including 1, above which a `NoveltyWarning` is issued; None issues none. Of
-            samples like those of the training, ``1 - level`` lie above it by chance.
-
-        Returns
-        -------
-        Novelty
-            Named tuple of two arrays of shape (n,): ``score``, and ``quantile``, the part of the training samples whose
-            own scores, each computed without it, are lower: 1 is further than any.
-
-        Raises
-        ------
-        FieldDataError
-            If X has another form than in the fit, or the model holds no features of its training samples, since it was
-            saved by an earlier version, or fitted within another estimator.
-
-        See Also
-        --------
-        check : Numbers of X that are outside of their ranges in the fit.
-
-        Notes
-        -----
-        At most 2000 training samples, evenly spaced among all, are compared with. Components of the features of each
-        kind that hold 99 % of their variance, and the size of the rest, are kept; each kind is divided by the median
-        distance of neighbouring training samples, so that all count alike.
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from skop import PODRegressor
-        >>> X = np.random.default_rng(0).random((50, 2))
-        >>> model = PODRegressor().fit(X, X.sum(axis=1))
-        >>> score, quantile = model.novelty([[0.5, 0.5], [0.5, 3.0]], level=None)
-        >>> bool(score[1] > 10 * score[0]), float(quantile[1])
-        (True, 1.0)
-        """
-        check_is_fitted(self)
-        check_level(level)
-        reference = reference_of(self)
-        with each_warning_once():
-            inputs, _ = self._read_inputs(X, params)
-            found = reference.novelty(features(self, inputs))
-            if level is not None:
-                warn_of_novelty(found, level, reference.own, self._files(X, len(inputs)))
-        return found
-
-    def check(self, X: Any, *, params: Any = None) -> Any:
-        """List what in X is outside of what the fit has seen.
-
-        `predict` and `score` warn of the same, by an `ExtrapolationWarning` for values and a `ResolutionWarning` for
-        points.
-
-        Parameters
-        ----------
-        X : as in `predict`
-            Inputs of a prediction.
-        params : as in `predict`
-            Global parameters beside fields or meshes.
-
-        Returns
-        -------
-        pandas.DataFrame
-            One row for each number that is outside of its range in the fit by more than new samples of the same kind
-            usually are; empty if there are none. Columns: ``sample``, its index, or ``<NA>`` if it holds for all
-            samples; ``file``, that of the sample, only if X is files; ``what``, such as ``"parameter 'E'"``,
-            ``"channel 0"``, ``"size of channel 0"`` (root mean square over the points), ``"coordinate 1"``,
-            ``"longest side"`` of the box of a sample, ``"spacing"`` of its points or ``"time"``; ``value``; ``lowest``
-            and ``highest`` in the fit; and ``excess``, the distance to this range as a multiple of its width.
-
-        Raises
-        ------
-        FieldDataError
-            If X has another form than in the fit, or the ranges of the fit are not known, since the model was saved by
-            an earlier version.
-        OptionalDependencyError
-            If pandas is not installed.
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from skop import PODRegressor
-        >>> X = np.random.default_rng(0).random((50, 2))
-        >>> model = PODRegressor().fit(X, X.sum(axis=1))
-        >>> model.check([[0.5, 0.5], [0.5, 30.0]])[["sample", "what", "value"]]
-           sample         what  value
-        0       1  parameter 1   30.0
-        """
-        import_optional("pandas", purpose="return a table")
-        with each_warning_once():
-            inputs, _ = self._read_inputs(X, params)
-        if self.ranges_ is None:
-            raise FieldDataError(
-                "the ranges of the fit are not known: the model was saved by an earlier version of skop, or its "
-                "estimator is none of skop; fit again."
-            )
-        return table_of(self._findings(inputs, every=True), self._files(X, len(inputs)))
-
-    def _findings(self, inputs: FieldSet, *, every: bool) -> list[Finding]:
-        """What is outside of what the fit has seen: all of it, or the furthest numbers."""
-        if self.ranges_ is None:
-            return []
-        names, times = getattr(self, "feature_names_in_", self.spec_.param_names), getattr(self, "times_", None)
-        return self.ranges_.findings(inputs, names=names, times=times, every=every)
-
-    def _files(self, X: Any, count: int) -> list[str] | None:
-        """Files of samples, or of the runs of time series; None if X is no files."""
-        files = series_files(X) if self._is_of_series else form_of(X).files(X)
-        return files if files is not None and len(files) == count else None
-
-    def _warn_if_outside(self, inputs: FieldSet, X: Any = None) -> bool:
-        """Warn if inputs are outside of what the fit has seen, and tell it; X, as it was passed, may name files."""
-        if _is_checked.get():
-            return True
-        found = self._findings(inputs, every=False)
-        # Points outside of the box, and grids, have a warning of their own.
-        is_told = self.spec_.geometry != "points" or any(finding.what.startswith("coordinate") for finding in found)
-        of_points = ("coordinate", "longest side", "spacing")
-        found = [finding for finding in found if not (is_told and finding.what.startswith(of_points))]
-        warn_of_findings(found, self._files(X, len(inputs)) if found else None)
-        return bool(found)
 
     def _facts(self) -> dict[str, Any]:
         """What the model card shows of this kind of model, by subject: JSON values, and models that it holds."""

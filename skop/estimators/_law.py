@@ -16,8 +16,9 @@ from sklearn.utils.metaestimators import available_if
 from skop._sklearn_compat import HasMethods, Interval, SequenceOf, fit_context
 from skop._typing import FloatArray
 from skop.data import FieldSet, Predictions, Targets, TrainingData
-from skop.estimators._field import FieldRegressor, checked_by_caller, restored_on_failure
+from skop.estimators._field import FieldRegressor, restored_on_failure
 from skop.estimators._parts import by_chunks
+from skop.estimators._reading import checked_by_caller
 from skop.estimators._weights import check_weight, labels_of_groups, weight_option
 from skop.estimators._wrapper import WrappingRegressor
 from skop.estimators.files._file_checks import Held, check_takes, checks

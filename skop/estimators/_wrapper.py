@@ -17,7 +17,8 @@ from sklearn.utils.validation import check_is_fitted
 from skop._optional import import_optional
 from skop._sklearn_compat import has_steps, last_step
 from skop.data import DataSpec, FieldSet, Predictions, Targets
-from skop.estimators._field import FieldRegressor, checked_by_caller
+from skop.estimators._field import FieldRegressor
+from skop.estimators._reading import checked_by_caller
 from skop.exceptions import FieldDataError
 
 __all__ = ["WrappingRegressor", "as_input", "as_predictions", "asked", "continued", "fit_estimator", "goes_on"]

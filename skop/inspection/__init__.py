@@ -10,13 +10,14 @@ import skop._openmp  # noqa: F401 - before anything that imports torch
 from skop.inspection._comparison import ModelResult as ModelResult
 from skop.inspection._comparison import compare_models
 from skop.inspection._curves import TrainingCurveDisplay
-from skop.inspection._description import ChannelSummary as ChannelSummary
-from skop.inspection._description import DataDescription, describe_data
+from skop.inspection._description import DataDescription as DataDescription
 from skop.inspection._description import Finding as Finding
+from skop.inspection._description import describe_data
 from skop.inspection._description import describe_runs as describe_runs
-from skop.inspection._evaluation import Evaluation, evaluate
+from skop.inspection._evaluation import Evaluation as Evaluation
+from skop.inspection._evaluation import evaluate
 from skop.inspection._fields import FieldErrorDisplay
-from skop.inspection._frequency_response import FrequencyResponse, FrequencyResponseDisplay, frequency_response
+from skop.inspection._frequency_response import FrequencyResponseDisplay, frequency_response
 from skop.inspection._phase_error import PhaseErrorDisplay
 from skop.inspection._poles import PoleDisplay, learned_poles
 from skop.inspection._receptive_field import ReceptiveFieldDisplay, receptive_field
@@ -24,10 +25,7 @@ from skop.inspection._report import write_report
 from skop.inspection._singular_features import SingularFeatureDisplay
 
 __all__ = [
-    "DataDescription",
-    "Evaluation",
     "FieldErrorDisplay",
-    "FrequencyResponse",
     "FrequencyResponseDisplay",
     "PhaseErrorDisplay",
     "PoleDisplay",

@@ -40,26 +40,7 @@ class ChannelSummary:
 
 @dataclass(frozen=True)
 class DataDescription:
-    """What `describe_data` has found; ``print`` shows it as text.
-
-    Attributes
-    ----------
-    form : str
-        Kind of the data in words.
-    n_samples : int
-        Number of samples that were looked at; those with NaN are left out.
-    n_points : tuple of (int, int, int)
-        Smallest, median and largest number of points of a sample.
-    box : tuple of (float, float)
-        Smallest and largest coordinate along each axis, over all samples; empty for tables.
-    channels : tuple of ChannelSummary
-        Statistics of inputs, parameters, targets and scalars.
-    findings : tuple of Finding
-        Problems first: each has a `level`, ``"problem"`` or ``"notice"``, a `text`, and the names of the `samples`; one
-        about a number also `what` it is, and its `value` beside the `lowest` and `highest` of the others.
-    advice : dict of str to str
-        What to start with, by the name of a parameter or a subject.
-    """
+    """Result of `describe_data`; ``print`` shows it as text."""
 
     form: str
     n_samples: int
@@ -129,7 +110,18 @@ def describe_data(X: Any, y: Any = None, *, names: Sequence[str] | None = None, 
     Returns
     -------
     DataDescription
-        The description, which prints as text.
+        The description, which ``print`` shows as text and ``to_dict()`` returns as JSON types, with the attributes
+
+        - ``form``, str: Kind of the data in words.
+        - ``n_samples``, int: Number of samples that were looked at; those with NaN are left out.
+        - ``n_points``, tuple of (int, int, int): Smallest, median and largest number of points of a sample.
+        - ``box``, tuple of (float, float): Smallest and largest coordinate along each axis, over all samples; empty for
+          tables.
+        - ``channels``, tuple of ChannelSummary: Statistics of inputs, parameters, targets and scalars.
+        - ``findings``, tuple of Finding: Problems first: each has a `level`, ``"problem"`` or ``"notice"``, a `text`,
+          and the names of the `samples`; one about a number also `what` it is, and its `value` beside the `lowest` and
+          `highest` of the others.
+        - ``advice``, dict of str to str: What to start with, by the name of a parameter or a subject.
 
     Raises
     ------

@@ -27,33 +27,7 @@ _SEEN = 1e-3
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Predictions of samples beside their truth, and the errors.
-
-    Attributes
-    ----------
-    names : tuple of str
-        Name of each sample, such as its file.
-    channels : tuple of str
-        Names of the channels, or of the scalars.
-    errors : ndarray of shape (n,)
-        Relative L2 error of each sample, with equal weight of the channels. For scalars, the error is relative to the
-        root mean square over all samples.
-    channel_errors : ndarray of shape (n, c)
-        The same for each channel.
-    truth, predicted : list of ndarray of shape (P, c)
-        Fields of each sample; for scalars ``P = 1``.
-    points : FieldSet or None
-        Points of the fields, with cells if all samples share them; None for scalars.
-    seconds : float
-        Duration of the prediction of all samples.
-    mean_field_error : float or None
-        Error of the mean of the true fields or scalars of these samples, in the unit of `mean_error`, which a model
-        must undercut to be of use: a field with a large mean has a small relative error whatever predicts it. None for
-        fewer than three samples.
-    n_seen : int or None
-        Number of samples whose inputs are among those of the fit; None where the model does not know these. Of fits on
-        more than some thousand samples, every k-th one is known.
-    """
+    """Result of `evaluate`: predictions of samples beside their truth, and the errors."""
 
     names: tuple[str, ...]
     channels: tuple[str, ...]
@@ -116,7 +90,23 @@ def evaluate(estimator: Any, X: Any, y: Any = None, *, names: Sequence[str] | No
     Returns
     -------
     Evaluation
-        Errors and fields.
+        Predictions and errors; ``to_dict()`` returns the errors as JSON types. It has the attributes
+
+        - ``names``, tuple of str: Name of each sample, such as its file.
+        - ``channels``, tuple of str: Names of the channels, or of the scalars.
+        - ``errors``, ndarray of shape (n,): Relative L2 error of each sample, with equal weight of the channels. For
+          scalars, the error is relative to the root mean square over all samples.
+        - ``channel_errors``, ndarray of shape (n, c): The same for each channel.
+        - ``truth``, ``predicted``, list of ndarray of shape (P, c): Fields of each sample; for scalars ``P = 1``.
+        - ``points``, FieldSet or None: Points of the fields, with cells if all samples share them; None for scalars.
+        - ``seconds``, float: Duration of the prediction of all samples.
+        - ``mean_field_error``, float or None: Error of the mean of the true fields or scalars of these samples, in the
+          unit of `mean_error`, which a model must undercut to be of use: a field with a large mean has a small relative
+          error whatever predicts it. None for fewer than three samples.
+        - ``n_seen``, int or None: Number of samples whose inputs are among those of the fit; None where the model does
+          not know these. Of fits on more than some thousand samples, every k-th one is known.
+        - ``mean_error``, float: Mean error over the samples; for scalars the norms run over all samples, as in `score`.
+        - ``ranking``, ndarray of shape (n,): Indices of the samples, the worst first.
 
     Raises
     ------

@@ -26,20 +26,7 @@ _LAYERS = ("input", "mixer", "mlp")
 
 
 class FrequencyResponse(NamedTuple):
-    """Result of `frequency_response`.
-
-    Parameters
-    ----------
-    depth : ndarray of shape (L,)
-        Depth of each layer, from 0 to 1 in equal steps.
-    layers : tuple of str
-        Kind of each layer: ``"input"`` for the features that enter the first block, then ``"mixer"`` and ``"mlp"``.
-    frequencies : ndarray of shape (F,)
-        Frequencies along the half diagonal, from 0 to 1: fractions of the highest one that the token grid holds along
-        each axis, which is pi per token for an even number of tokens and ``pi (1 - 1 / n)`` for an odd number n.
-    log_amplitudes : ndarray of shape (L, F)
-        Mean log amplitude of the feature maps after each layer, minus that at frequency 0.
-    """
+    """Result of `frequency_response`."""
 
     depth: FloatArray
     layers: tuple[str, ...]
@@ -65,7 +52,16 @@ def frequency_response(estimator: Any, X: Any) -> FrequencyResponse:
     Returns
     -------
     FrequencyResponse
-        Depth, kind and log amplitudes of each layer, and the frequencies.
+        Named tuple of
+
+        - ``depth``, ndarray of shape (L,): Depth of each layer, from 0 to 1 in equal steps.
+        - ``layers``, tuple of str: Kind of each layer: ``"input"`` for the features that enter the first block, then
+          ``"mixer"`` and ``"mlp"``.
+        - ``frequencies``, ndarray of shape (F,): Frequencies along the half diagonal, from 0 to 1: fractions of the
+          highest one that the token grid holds along each axis, which is pi per token for an even number of tokens and
+          ``pi (1 - 1 / n)`` for an odd number n.
+        - ``log_amplitudes``, ndarray of shape (L, F): Mean log amplitude of the feature maps after each layer, minus
+          that at frequency 0.
 
     Raises
     ------
@@ -162,7 +158,7 @@ class FrequencyResponseDisplay(Display):
 
     Parameters
     ----------
-    response : FrequencyResponse
+    response : named tuple
         Result of `frequency_response`.
     name : str or None, default=None
         Name of the model, for the title or the legend.
@@ -188,10 +184,11 @@ class FrequencyResponseDisplay(Display):
     Examples
     --------
     >>> import numpy as np
-    >>> from skop.inspection import FrequencyResponse, FrequencyResponseDisplay
-    >>> values = np.array([[0.0, -1.0, -2.0], [0.0, -2.0, -4.0], [0.0, -1.0, -3.0]])
-    >>> steps = np.linspace(0, 1, 3)
-    >>> display = FrequencyResponseDisplay(FrequencyResponse(steps, ("input", "mixer", "mlp"), steps, values))
+    >>> from skop import MNORegressor
+    >>> from skop.inspection import FrequencyResponseDisplay, frequency_response
+    >>> X = np.random.default_rng(0).random((8, 6, 6, 1))
+    >>> model = MNORegressor(width=8, depth=1, max_iter=1, random_state=0).fit(X, 2 * X)
+    >>> display = FrequencyResponseDisplay(frequency_response(model, X))
     >>> len(display.plot().lines_), len(display.plot(kind="depth").bands_)
     (3, 1)
     """

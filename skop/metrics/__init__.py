@@ -2,7 +2,7 @@
 
 Every ``*_error`` is better when lower; `relative_l2_score` is better when higher. All of them take
 ``(y_true, y_pred)`` as an array with the sample axis first and the channel axis last, as a list of
-arrays (samples with different numbers of points), or as a `skop.data.FieldSet`, and compute in
+arrays (samples with different numbers of points), or as a `skop.FieldSet`, and compute in
 float64.
 """
 

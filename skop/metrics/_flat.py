@@ -16,7 +16,6 @@ __all__ = [
     "relative_errors",
     "relative_errors_of_scalars",
     "relative_l2_of_fields",
-    "relative_l2_of_scalars",
     "sizes_of_channels",
 ]
 
@@ -94,16 +93,11 @@ def relative_errors(norms: Sequence[tuple[RealArray, RealArray]]) -> RealArray:
     return divide_norms(error, norm, weight, "sample", whole if whole > 0 else 1.0)
 
 
-def relative_l2_of_scalars(true: RealArray, predicted: RealArray) -> float:
-    """Return the relative L2 error of scalars ``(n, s)`` over the set, several of them in units of their size.
-
-    It is absolute where all of them are zero.
-    """
-    return float(np.sqrt(np.mean(relative_errors_of_scalars(true, predicted) ** 2)))
-
-
 def relative_errors_of_scalars(true: RealArray, predicted: RealArray) -> RealArray:
-    """Return the errors of samples ``(n,)`` whose root mean square is that of `relative_l2_of_scalars`."""
+    """Return the errors of scalars ``(n, s)``, whose root mean square over the samples is relative to that of the set.
+
+    Several scalars are in units of their size. The errors are absolute where all scalars are zero.
+    """
     true, predicted = _in_units(true, predicted)
     return np.linalg.norm(predicted - true, axis=-1) * len(true) ** 0.5 / (np.linalg.norm(true) or 1.0)
 

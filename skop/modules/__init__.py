@@ -4,13 +4,13 @@
 """
 
 import skop._openmp  # noqa: F401 - before anything that imports torch
-from skop.modules._attention import AttentionMixer as AttentionMixer
 from skop.modules._attention import FourierAttention as FourierAttention
 from skop.modules._attention import GalerkinAttention as GalerkinAttention
 from skop.modules._attention import NormalizedLinearAttention as NormalizedLinearAttention
 from skop.modules._attention import SoftmaxAttention as SoftmaxAttention
-from skop.modules._blocks import FeedForward, PointBlock, PreNormBlock, ResidualDropout
+from skop.modules._blocks import FeedForward, PointBlock, ResidualDropout
 from skop.modules._blocks import PooledHead as PooledHead
+from skop.modules._blocks import PreNormBlock as PreNormBlock
 from skop.modules._blocks import set_drop_path as set_drop_path
 from skop.modules._conv import ConvHead as ConvHead
 from skop.modules._conv import ConvStem as ConvStem
@@ -19,11 +19,10 @@ from skop.modules._feature_maps import note_features
 from skop.modules._feature_maps import observe_features as observe_features
 from skop.modules._geometric_scan import CORRECTION_PLACES as CORRECTION_PLACES
 from skop.modules._geometric_scan import RECURRENCES as RECURRENCES
-from skop.modules._geometric_scan import GeometricScanMixer
-from skop.modules._geometric_scan import check_correction as check_correction
+from skop.modules._geometric_scan import GeometricScanMixer as GeometricScanMixer
 from skop.modules._grid_ssd import ACTIVATIONS as ACTIVATIONS
-from skop.modules._grid_ssd import GridSSDMixer
-from skop.modules._latent_attention import LatentAttentionBlock
+from skop.modules._grid_ssd import GridSSDMixer as GridSSDMixer
+from skop.modules._latent_attention import LatentAttentionBlock as LatentAttentionBlock
 from skop.modules._latent_tokens import LatentBlock
 from skop.modules._latent_tokens import LatentPooling as LatentPooling
 from skop.modules._mixer import Probe as Probe
@@ -35,37 +34,28 @@ from skop.modules._patch import PatchUnembedding as PatchUnembedding
 from skop.modules._patch import automatic_patch_size as automatic_patch_size
 from skop.modules._patch import token_grid as token_grid
 from skop.modules._point_order import POINT_ORDERS as POINT_ORDERS
-from skop.modules._point_order import point_codes as point_codes
 from skop.modules._point_order import sort_points as sort_points
 from skop.modules._positional_encoding import CoordinatePositionalEncoding as CoordinatePositionalEncoding
 from skop.modules._positional_encoding import LearnedPositionalEncoding as LearnedPositionalEncoding
-from skop.modules._s6 import S6Mixer
+from skop.modules._s6 import S6Mixer as S6Mixer
 from skop.modules._scan_directions import DIRECTION_ORDERS as DIRECTION_ORDERS
 from skop.modules._scan_directions import LINE_DIRECTIONS as LINE_DIRECTIONS
 from skop.modules._scan_directions import SCAN_DIRECTIONS as SCAN_DIRECTIONS
 from skop.modules._scan_directions import direction_paths as direction_paths
 from skop.modules._scan_directions import direction_set
-from skop.modules._sequence_ssd import BidirectionalSSDMixer, HydraMixer
+from skop.modules._sequence_ssd import BidirectionalSSDMixer as BidirectionalSSDMixer
+from skop.modules._sequence_ssd import HydraMixer as HydraMixer
 from skop.modules._spectral import SpectralConvolution as SpectralConvolution
 from skop.modules._takenaka_malmquist import TRANSFORMS as TRANSFORMS
-from skop.modules._takenaka_malmquist import Poles, PrintedExpansions, TakenakaMalmquistMixer
+from skop.modules._takenaka_malmquist import PrintedExpansions as PrintedExpansions
+from skop.modules._takenaka_malmquist import TakenakaMalmquistMixer as TakenakaMalmquistMixer
 
 __all__ = [
-    "BidirectionalSSDMixer",
     "FeedForward",
-    "GeometricScanMixer",
-    "GridSSDMixer",
-    "HydraMixer",
-    "LatentAttentionBlock",
     "LatentBlock",
     "PointBlock",
-    "Poles",
-    "PreNormBlock",
-    "PrintedExpansions",
     "ResidualDropout",
-    "S6Mixer",
     "Stream",
-    "TakenakaMalmquistMixer",
     "TokenMixer",
     "direction_set",
     "note_features",

@@ -45,7 +45,7 @@ def check_correction(correction: str | None, n_directions: int) -> None:
 
     Examples
     --------
-    >>> from skop.modules import check_correction
+    >>> from skop.modules._geometric_scan import check_correction
     >>> check_correction("0011", 4)
     """
     if correction in (None, "learnable"):

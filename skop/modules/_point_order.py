@@ -91,7 +91,7 @@ def point_codes(coords: torch.Tensor, order: str = "hilbert", sizes: tuple[int, 
     Examples
     --------
     >>> import torch
-    >>> from skop.modules import point_codes
+    >>> from skop.modules._point_order import point_codes
     >>> point_codes(torch.tensor([[0.0], [0.5], [1.0]])).diff().sign().tolist()
     [1, 1]
     """

@@ -53,7 +53,7 @@ class Poles(nn.Module):
     Examples
     --------
     >>> import torch
-    >>> from skop.modules import Poles
+    >>> from skop.modules._takenaka_malmquist import Poles
     >>> poles = Poles(16, n_sets=2, n_poles=5)(torch.rand(3, 12, 16))
     >>> poles.shape, bool((poles.norm(dim=-1) < 0.95).all())
     (torch.Size([3, 2, 5, 2]), True)
@@ -125,7 +125,7 @@ class TakenakaMalmquistMixer(TokenMixer):
     n_pole_heads : int, default=1
         Sets of poles in each direction; each is for its share of the channels.
     adaptive_poles : bool, default=True
-        Whether poles depend on the sample, see `skop.modules.Poles`.
+        Whether poles depend on the sample, see `Poles`.
     orthogonal : bool, default=True
         Whether the functions are orthogonal (Eq. 6), or plain normalised kernels (Eq. 5).
     transform : {"coefficients", "filter"}, default="coefficients"
@@ -270,7 +270,7 @@ class PrintedExpansions(nn.Module):
     depth : int
         Number of blocks.
     adaptive_poles : bool, default=True
-        Whether poles depend on the sample, see `skop.modules.Poles`.
+        Whether poles depend on the sample, see `Poles`.
     orthogonal : bool, default=True
         Whether the functions are orthogonal (Eq. 6), or plain normalised kernels (Eq. 5).
     max_radius : float, default=0.95

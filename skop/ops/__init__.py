@@ -9,18 +9,15 @@ from skop.ops.selective_scan_2d import selective_scan_2d
 from skop.ops.selective_scan_3d import selective_scan_3d
 from skop.ops.ssd_scan import ssd_scan
 from skop.ops.takenaka_malmquist import (
-    AdaptiveFourierDecomposition,
     adaptive_fourier_decomposition,
     takenaka_malmquist_basis,
     takenaka_malmquist_coefficients,
     takenaka_malmquist_synthesis,
     takenaka_malmquist_transfer_function,
 )
-from skop.ops.takenaka_malmquist import takenaka_malmquist_correlation as takenaka_malmquist_correlation
 from skop.ops.takenaka_malmquist import takenaka_malmquist_responses as takenaka_malmquist_responses
 
 __all__ = [
-    "AdaptiveFourierDecomposition",
     "adaptive_fourier_decomposition",
     "record_backends",
     "selective_scan",

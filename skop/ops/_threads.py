@@ -8,7 +8,6 @@ another pool would start behind one of them.
 
 import ctypes
 import os
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 
@@ -16,7 +15,6 @@ from skop._openmp import gnu_parallel
 
 __all__ = ["run_on_threads"]
 
-_Kernel = Callable[[int], None]
 _SIGNATURE = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 
 #: OpenMP's threads do not survive a fork, and calling for them in the child waits for ever.

@@ -6,7 +6,6 @@ names such as ``mixer__d_state``.
 
 import skop._openmp  # noqa: F401 - before anything that imports torch
 from skop._parameters import Choice, Part, Whole, param
-from skop._parameters import Parametrised as Parametrised
 from skop.parts._hosts import GNOT, GalerkinTransformer, Host, OFormer
 from skop.parts._mixers import (
     Attention,

@@ -102,7 +102,7 @@ class Mixer(Part):
 
 
 class GridSSD(Mixer):
-    """Scans of LaMO over the tokens of a grid, see `skop.modules.GridSSDMixer`."""
+    """Scans of LaMO over the tokens of a grid."""
 
     d_state: int = param(_STATES, default=16, text="Number of states of each channel (paper: 64).")
     expand: int = param(_EXPAND, default=2, text="Inner width as a multiple of the width (paper: 2).")
@@ -144,7 +144,7 @@ class GridSSD(Mixer):
 
 
 class Hydra(Mixer):
-    """Quasi-separable mixer of a sequence, see `skop.modules.HydraMixer` (LaMO: elasticity, airfoil)."""
+    """Quasi-separable mixer of a sequence (LaMO: elasticity, airfoil)."""
 
     d_state: int = param(
         _STATES, default=16, text="Number of states of each channel (paper: 64; public code for the airfoil: 1)."
@@ -163,7 +163,7 @@ class Hydra(Mixer):
 
 
 class Mamba2(Mixer):
-    """Mean of two Mamba-2 scans, there and back, see `skop.modules.BidirectionalSSDMixer` (LaMO: plasticity, pipe)."""
+    """Mean of two Mamba-2 scans, there and back (LaMO: plasticity, pipe)."""
 
     d_state: int = param(_STATES, default=16, text="Number of states of each channel (paper: 64).")
     expand: int = param(_EXPAND, default=2, text="Inner width as a multiple of the width (paper: 2).")
@@ -178,7 +178,7 @@ class Mamba2(Mixer):
 
 
 class Mamba(Mixer):
-    """Selective scans along the points and back, see `skop.modules.S6Mixer` (MNO)."""
+    """Selective scans along the points and back (MNO)."""
 
     d_state: int = param(_STATES, default=8, text="Number of states of each channel (paper: 16).")
     expand: int = param(_EXPAND, default=2, text="Inner width as a multiple of the size of a token (public code: 2).")
@@ -309,7 +309,7 @@ class RotaryAttention(Attention):
 
 
 class GeometricScan(Mixer):
-    """Selective scans of GeoMaNO with a geometric correction, see `skop.modules.GeometricScanMixer`."""
+    """Selective scans of GeoMaNO with a geometric correction."""
 
     d_state: int = param(
         _STATES,
@@ -415,7 +415,7 @@ class GeometricScan(Mixer):
 
 
 class TakenakaMalmquist(Mixer):
-    """Expansion of AMO in orthogonal functions with adaptive poles, see `skop.modules.TakenakaMalmquistMixer`."""
+    """Expansion of AMO in orthogonal functions with adaptive poles."""
 
     n_poles: int = param(
         Whole(1, 4096),
@@ -485,8 +485,9 @@ class TakenakaMalmquist(Mixer):
 class LiteralExpansions(Part):
     """Expansions of AMO as the paper prints them (Eq. 4, 12 and 13), which add one function in each block.
 
-    They learn little; see `skop.modules.PrintedExpansions`. They need latent tokens that read the points once,
-    ``latents=LatentAttention()``.
+    Block i computes i poles, and only the coefficient of function i, without a factor for the number of tokens. The
+    first block discards its input, and one block more than the depth is added to the result. They learn little. They
+    need latent tokens that read the points once, ``latents=LatentAttention()``.
     """
 
     adaptive_poles: bool = param(

@@ -232,10 +232,6 @@ class LatentAttention(PointTokens):
     """Latent tokens that read the points once, before all blocks, and are read once, after them, by attention (AMO).
 
     A training step is cheaper than with `LatentTokens`, and learning takes more of them.
-
-    See Also
-    --------
-    skop.modules.LatentAttentionBlock : The module.
     """
 
     aggregation: str = param(

@@ -1,6 +1,9 @@
-"""Surrogate: a fitted operator without its estimator, made of stages, scalers, base and network."""
+"""Surrogate: a fitted operator without its estimator, made of stages, scalers, base and network.
+
+All names are for the other packages of skop.
+"""
 
 import skop._openmp  # noqa: F401 - before anything that imports torch
-from skop.surrogate._surrogate import Surrogate
+from skop.surrogate._surrogate import Surrogate as Surrogate
 
-__all__ = ["Surrogate"]
+__all__: list[str] = []

@@ -53,28 +53,7 @@ _ROUNDING = {"params": 1e-12, "fields": 1e-12, "points": 1e-8, "tokens": 1e-4}
 
 
 class Novelty(NamedTuple):
-    """How far samples lie from the training samples of an estimator, see `LaMORegressor.novelty`.
-
-    Parameters
-    ----------
-    score : ndarray of shape (n,)
-        Mean distance to the nearest training samples in the space of features, in units of a typical distance between
-        neighbouring training samples in one group of features. The error of a model usually grows with it, but it is no
-        error.
-    quantile : ndarray of shape (n,)
-        Part of the training samples whose own scores are lower, from 0 to 1: for samples of the distribution of these
-        it is uniform, and 1 means further than any.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from skop import PODRegressor
-    >>> X = np.random.default_rng(0).random((50, 2))
-    >>> model = PODRegressor().fit(X, X.sum(axis=1))
-    >>> found = model.novelty([[0.5, 0.5], [0.5, 3.0]], level=None)
-    >>> found.score.shape, float(found.quantile[1])
-    ((2,), 1.0)
-    """
+    """Result of `FieldRegressor.novelty`: scores (n,), and their quantiles (n,) among those of the training."""
 
     score: FloatArray
     quantile: FloatArray

@@ -5,7 +5,6 @@ estimators of skop accept. They are for anybody who writes an estimator of field
 """
 
 import skop._openmp  # noqa: F401 - before anything that imports torch
-from skop.testing._suite import FieldCheck as FieldCheck
-from skop.testing._suite import check_field_estimator, parametrize_with_field_checks, yield_field_checks
+from skop.testing._suite import check_field_estimator, parametrize_with_field_checks
 
-__all__ = ["check_field_estimator", "parametrize_with_field_checks", "yield_field_checks"]
+__all__ = ["check_field_estimator", "parametrize_with_field_checks"]

@@ -114,7 +114,7 @@ def yield_field_checks(
     Examples
     --------
     >>> from skop import LaMORegressor
-    >>> from skop.testing import yield_field_checks
+    >>> from skop.testing._suite import yield_field_checks
     >>> print(next(yield_field_checks(LaMORegressor(), n_dims=[2])))
     check_clone[2-D]
     """

@@ -1,46 +1,28 @@
 """The training loop: schedules, weight averaging (EMA), early stopping, checkpoints, continued trainings, progress.
 
-`__all__` lists the names for users of skop; the other names are for the other packages of skop.
+All names are for the other packages of skop; users have `skop.TrainingOptions`.
 """
 
 import skop._openmp  # noqa: F401 - before anything that imports torch
-from skop.training._averaging import WeightAverage as WeightAverage
-from skop.training._config import History, TrainerConfig
+from skop.training._config import History as History
+from skop.training._config import TrainerConfig as TrainerConfig
 from skop.training._continuation import EarlierTraining as EarlierTraining
 from skop.training._continuation import TrainingEnd as TrainingEnd
 from skop.training._continuation import fingerprint as fingerprint
 from skop.training._distributed import Group as Group
 from skop.training._distributed import join_group as join_group
 from skop.training._distributed import local_rank as local_rank
-from skop.training._loop import Trainer
+from skop.training._loop import Trainer as Trainer
 from skop.training._memory import naming_memory as naming_memory
-from skop.training._monitors import Monitor, Validation
-from skop.training._optimizer import OPTIMIZERS as OPTIMIZERS
-from skop.training._optimizer import Muon
-from skop.training._optimizer import make_optimizer as make_optimizer
-from skop.training._optimizer import orthogonalized as orthogonalized
-from skop.training._options import TrainingOptions
-from skop.training._order import epoch_rounds as epoch_rounds
-from skop.training._parts import split_batch as split_batch
+from skop.training._monitors import Monitor as Monitor
+from skop.training._monitors import Validation as Validation
+from skop.training._options import TrainingOptions as TrainingOptions
 from skop.training._plan import DIRECT_TRAINING as DIRECT_TRAINING
 from skop.training._plan import TrainingPlan as TrainingPlan
 from skop.training._progress import ProgressLine as ProgressLine
 from skop.training._progress import in_words as in_words
 from skop.training._progress import is_watched as is_watched
-from skop.training._schedule import ONE_CYCLE as ONE_CYCLE
-from skop.training._schedule import SCHEDULES as SCHEDULES
-from skop.training._schedule import RateAndMomentum as RateAndMomentum
-from skop.training._schedule import schedule_at
 from skop.training._timing import EpochCost as EpochCost
 from skop.training._timing import measure_epoch as measure_epoch
 
-__all__ = [
-    "History",
-    "Monitor",
-    "Muon",
-    "Trainer",
-    "TrainerConfig",
-    "TrainingOptions",
-    "Validation",
-    "schedule_at",
-]
+__all__: list[str] = []

@@ -38,7 +38,7 @@ class WeightAverage:
     Examples
     --------
     >>> import torch
-    >>> from skop.training import WeightAverage
+    >>> from skop.training._averaging import WeightAverage
     >>> layer = torch.nn.Linear(1, 1)
     >>> average = WeightAverage(layer, 0.9)
     >>> average.update()

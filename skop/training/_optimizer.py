@@ -76,7 +76,7 @@ def make_optimizer(
     Examples
     --------
     >>> import torch
-    >>> from skop.training import make_optimizer
+    >>> from skop.training._optimizer import make_optimizer
     >>> optimizer = make_optimizer(torch.nn.Linear(16, 8), "muon", learning_rate=1e-3)
     >>> [[tuple(weight.shape) for weight in group["params"]] for group in optimizer.param_groups]
     [[(8, 16)], [(8,)]]
@@ -169,7 +169,7 @@ class Muon(_Uncompiled):
     Examples
     --------
     >>> import torch
-    >>> from skop.training import Muon
+    >>> from skop.training._optimizer import Muon
     >>> weight = torch.nn.Parameter(torch.zeros(8, 8))
     >>> optimizer = Muon([{"params": [weight]}], None, lr=0.01)
     >>> weight.sum().backward()
@@ -246,7 +246,7 @@ def orthogonalized(matrices: Sequence[torch.Tensor]) -> list[torch.Tensor]:
     Examples
     --------
     >>> import torch
-    >>> from skop.training import orthogonalized
+    >>> from skop.training._optimizer import orthogonalized
     >>> orthogonalized([torch.diag(torch.tensor([3.0, 2.0]))])[0].round()
     tensor([[1., 0.],
             [0., 1.]])

@@ -37,14 +37,18 @@ class TrainingOptions(Part):
         Choice(*OPTIMIZERS),
         default="muon",
         text=(
-            'Optimiser (papers: ``"adamw"``). ``"muon"`` is for matrices, and leaves all other weights to AdamW; see '
-            "`skop.training.Muon`."
+            'Optimiser (papers: ``"adamw"``). ``"muon"`` moves matrices by their momentum with all singular values set '
+            "to one, and leaves all other weights to AdamW."
         ),
     )
     schedule: str = param(
         Choice(*SCHEDULES),
         default="cosine",
-        text='Learning rate schedule, see `skop.training.schedule_at` (papers: ``"one_cycle"``).',
+        text=(
+            'Learning rate schedule (papers: ``"one_cycle"``). ``"cosine"``: linear warm-up, then a cosine that falls '
+            'to zero. ``"constant"``: linear warm-up, then the peak rate. ``"one_cycle"``: PyTorch\'s OneCycleLR, '
+            "momentum included."
+        ),
     )
     schedule_interval: str = param(
         Choice("step", "epoch"),

@@ -50,7 +50,7 @@ def epoch_rounds(
     Examples
     --------
     >>> import numpy as np
-    >>> from skop.training import epoch_rounds
+    >>> from skop.training._order import epoch_rounds
     >>> [(order.tolist(), size) for order, size in epoch_rounds(4, 1, np.random.RandomState(0), group_size=2)]
     [([2, 3], 2), ([0, 1], 2)]
     """

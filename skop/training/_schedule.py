@@ -73,7 +73,7 @@ def schedule_at(
 
     Examples
     --------
-    >>> from skop.training import schedule_at
+    >>> from skop.training._schedule import schedule_at
     >>> schedule_at("constant", 50, 100).rate
     1.0
     """

@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from skop.data import find_grid, grid_spacing, unit_grid
+from skop.data import grid_spacing, unit_grid
+from skop.data._grid import find_grid
 
 SHAPES = [(5,), (1,), (4, 3), (3, 3), (5, 1), (2, 3, 4)]
 

@@ -10,7 +10,7 @@ from skop import FieldSet
 from skop.data import FieldLoader, Scalers, ScalingOptions, Targets, unit_grid
 from skop.data._loading import batch_rows, draw_rows, is_uniform
 from skop.exceptions import FieldDataError
-from skop.training import split_batch
+from skop.training._parts import split_batch
 
 SIZES = (5, 1, 9, 5)
 WEIGHT = np.array([1.0, 0.5, 2.0, 1.0])

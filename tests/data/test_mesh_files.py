@@ -14,7 +14,9 @@ import numpy as np
 import pytest
 
 from skop import FieldSet
-from skop.data import _mesh_files, attach_predictions, carry_cell_data, is_mesh_input, read_meshes
+from skop.data import _mesh_files, attach_predictions, read_meshes
+from skop.data._mesh_cells import average_on_points
+from skop.data._mesh_files import is_mesh_input
 from skop.exceptions import FieldDataError, OptionalDependencyError, SkopWarning
 
 from .test_meshes import SIDE, plane_mesh, stressed_mesh
@@ -112,7 +114,7 @@ def test_polygons_and_polyhedra_are_point_sets(tmp_path):
     assert samples.fields.n_points.tolist() == [4, 8]
     assert [mesh.cells[0].type for mesh in samples.meshes] == ["polygon", "polyhedron8"]
     assert read_meshes([cube, cube], "s").fields.cells is None
-    np.testing.assert_array_equal(carry_cell_data(cube, "c"), np.full((8, 1), 3.0))
+    np.testing.assert_array_equal(average_on_points(cube, "c", "the mesh"), np.full((8, 1), 3.0))
 
 
 # ---------------------------------------------------------------------- order

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from skop import FieldSet
-from skop.data import attach_predictions, carry_cell_data, read_meshes
+from skop.data import attach_predictions, read_meshes
+from skop.data._mesh_cells import average_on_points
 from skop.exceptions import FieldDataError, SkopWarning
 
 SIDE = 4
@@ -258,7 +259,7 @@ def test_cell_means_are_exact_for_linear_fields_inside_uniform_meshes(kind):
     flat = low == high
     inside = np.all((mesh.points > low) & (mesh.points < high) | flat, axis=1)
     assert inside.sum() >= 4
-    found = carry_cell_data(mesh, "flux")
+    found = average_on_points(mesh, "flux", "the mesh")
     np.testing.assert_allclose(found[inside], (1 + mesh.points @ slope)[inside], atol=1e-12)
 
 
@@ -282,20 +283,20 @@ def test_cells_weigh_by_their_size():
         mesh = meshio.Mesh(
             np.concatenate([CORNERS[corners], simplex]).astype(float), cells, cell_data={"s": [[3.0], [0]]}
         )
-        np.testing.assert_allclose(carry_cell_data(mesh, "s")[0, 0], 3 * ratio / (ratio + 2))
+        np.testing.assert_allclose(average_on_points(mesh, "s", "the mesh")[0, 0], 3 * ratio / (ratio + 2))
 
 
 def test_boundary_lines_do_not_count_beside_triangles():
     mesh = plane_mesh()
     cells = [*mesh.cells, meshio.CellBlock("line", np.array([[0, 1], [1, 2]]))]
     mixed = meshio.Mesh(mesh.points, cells, cell_data={"s": [np.ones(len(mesh.cells[0])), np.full(2, 99.0)]})
-    np.testing.assert_allclose(carry_cell_data(mixed, "s"), 1)
+    np.testing.assert_allclose(average_on_points(mixed, "s", "the mesh"), 1)
 
 
 def test_collapsed_cells_make_all_cells_weigh_the_same():
     points = np.array([[0.0, 0], [1, 0], [0, 3], [2, 0]])
     mesh = meshio.Mesh(points, [("triangle", [[0, 1, 2], [0, 1, 3]])], cell_data={"s": [[2.0, 4.0]]})
-    np.testing.assert_allclose(carry_cell_data(mesh, "s").ravel(), [3, 3, 2, 4])
+    np.testing.assert_allclose(average_on_points(mesh, "s", "the mesh").ravel(), [3, 3, 2, 4])
 
 
 def test_cell_data_is_used_only_when_asked_for():
@@ -306,8 +307,8 @@ def test_cell_data_is_used_only_when_asked_for():
     np.testing.assert_allclose(read_meshes(mesh, "heat", cell_data="to_points").fields.values, 4)
     with pytest.raises(FieldDataError, match="expected 'refuse', 'to_points' or 'cells'"):
         read_meshes(mesh, "heat", cell_data="points")
-    with pytest.raises(FieldDataError, match="no cell data 'cold'; it has 'heat'"):
-        carry_cell_data(mesh, "cold")
+    with pytest.raises(FieldDataError, match="cold"):
+        read_meshes(mesh, "cold", cell_data="to_points")
 
 
 def test_cell_data_and_points_without_cells():
@@ -318,7 +319,7 @@ def test_cell_data_and_points_without_cells():
     with pytest.warns(SkopWarning, match="2 points in 1 of 1"):
         found = read_meshes(orphaned, "heat", cell_data="to_points").fields.values
     np.testing.assert_array_equal(found, expected)
-    carried = carry_cell_data(orphaned, "heat")
+    carried = average_on_points(orphaned, "heat", "the mesh")
     np.testing.assert_array_equal(carried[numbers], expected[0])
     assert np.flatnonzero(np.isnan(carried[:, 0])).tolist() == [0, 8]
 
@@ -337,7 +338,7 @@ def test_cells_with_points_that_are_not_there(tmp_path):
             with pytest.raises(FieldDataError, match=message):
                 read_meshes(source, field, cell_data=cell_data)
         with pytest.raises(FieldDataError, match=f"in the mesh refer to point {point}"):
-            carry_cell_data(mesh, "heat")
+            average_on_points(mesh, "heat", "the mesh")
 
 
 def test_polyhedra_with_points_that_are_not_there():

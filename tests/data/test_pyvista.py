@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from skop import PODRegressor
-from skop.data import is_mesh_input, read_meshes
+from skop.data import read_meshes
+from skop.data._mesh_files import is_mesh_input
 from skop.exceptions import FieldDataError, OptionalDependencyError, SkopWarning
 
 FORMATS = [".vti", ".vtr", ".vts", ".vtp", ".vtm", ".vtkhdf", ".pvtu", ".vtu", ".vtk"]

@@ -9,7 +9,8 @@ import meshio
 import numpy as np
 import pytest
 
-from skop.data import carry_cell_data, read_meshes
+from skop.data import read_meshes
+from skop.data._mesh_cells import average_on_points
 from skop.exceptions import FieldDataError
 
 #: VTK's numbers of cell types, their corners, and the order in which meshio names the corners.
@@ -156,7 +157,7 @@ def check(path, mesh):
         np.testing.assert_array_equal(samples.select(name).values[0], data.reshape(len(mesh.points), -1))
     for name in mesh.cell_data:
         # Blocks that come as one are summed in another order.
-        np.testing.assert_allclose(samples.select(name).values[0], carry_cell_data(mesh, name), rtol=1e-6)
+        np.testing.assert_allclose(samples.select(name).values[0], average_on_points(mesh, name, "the mesh"), rtol=1e-6)
     nodes = [(block.type, row.tolist()) for block in mesh.cells for row in block.data]
     assert [(block.type, row.tolist()) for block in found.cells for row in block.data] == nodes
 

@@ -20,7 +20,7 @@ from safetensors.torch import save as save_tensors
 from sklearn.utils._param_validation import InvalidParameterError
 
 import skop
-from skop.estimators.files._persistence import _digest, _read
+from skop.estimators.files._container import digest, read_container
 from skop.exceptions import SkopError
 
 if __package__:
@@ -185,7 +185,7 @@ def change_tensors(tensors, random):
 
 def changed_file(path, random):
     """Bytes of a model file after one to three changes, with a checksum that fits; and what was changed."""
-    header, tensors = _read(path)
+    header, tensors = read_container(path)
     # Loading does not read the card.
     header.pop("card", None)
     tensors = {name: tensors[name] for name in sorted(tensors)}
@@ -195,7 +195,7 @@ def changed_file(path, random):
         else:
             change_header(header, tensors, random)
     text = json.dumps(header, sort_keys=True).replace('"DEEP"', "[" * 100_000 + "]" * 100_000)
-    return save_tensors(tensors, {"skop": text, "sha256": _digest(text, tensors)})
+    return save_tensors(tensors, {"skop": text, "sha256": digest(text, tensors)})
 
 
 def is_said_by_skop(error):

@@ -32,7 +32,7 @@ from skop import (
     UNetRegressor,
 )
 from skop.parts import GNOT, GalerkinTransformer, Mamba, OFormer, Patches, TakenakaMalmquist
-from skop.testing import yield_field_checks
+from skop.testing._suite import yield_field_checks
 
 
 def lamo(**params):

@@ -8,7 +8,6 @@ import pytest
 import torch
 from sklearn.utils import check_random_state
 
-import skop
 from skop import (
     AMORegressor,
     EnsembleRegressor,
@@ -160,7 +159,3 @@ def test_memory_in_words(subtests):
                 str(CostEstimate(0.02, 1, 0.02, memory, {}))
                 == f"1 epoch of about 20 ms, 20 ms in all; about {words} of memory"
             )
-
-
-def test_the_estimate_is_public():
-    assert skop.estimators.CostEstimate is CostEstimate

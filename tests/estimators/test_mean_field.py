@@ -8,7 +8,7 @@ import skop
 from skop import FieldSet, MeanFieldRegressor, PODRegressor
 from skop.data import unit_grid
 from skop.exceptions import FieldDataError
-from skop.testing import yield_field_checks
+from skop.testing._suite import yield_field_checks
 
 RANDOM = np.random.default_rng(0)
 FIELDS = RANDOM.random((6, 5, 4, 2))

@@ -30,7 +30,8 @@ from skop import (
     TimeConditionedRegressor,
 )
 from skop.data import unit_grid
-from skop.estimators.files._persistence import _digest, _read, read_state, write_state
+from skop.estimators.files._container import digest, read_container
+from skop.estimators.files._persistence import read_state, write_state
 from skop.exceptions import ModelFileError, SkopWarning
 from skop.losses import GradientRelativeL2Loss, RelativeL2Loss, SobolevLoss, TrainingLoss
 from skop.parts import (
@@ -426,9 +427,9 @@ def test_foreign_files_are_refused(tmp_path, subtests):
 
 def test_a_header_within_itself_is_refused(path):
     content = path.read_bytes()
-    header, tensors = _read(path)
+    header, tensors = read_container(path)
     for text in ("[" * 100_000 + "]" * 100_000, json.dumps(header).replace('"format": 2', f'"format": {"9" * 5000}')):
-        path.write_bytes(save_tensors(tensors, {"skop": text, "sha256": _digest(text, tensors)}))
+        path.write_bytes(save_tensors(tensors, {"skop": text, "sha256": digest(text, tensors)}))
         with pytest.raises(ModelFileError, match="has an invalid header"):
             skop.load(path)
     empty = b'{"__metadata__":null}  '
@@ -455,10 +456,10 @@ def test_a_missing_file_is_missing(tmp_path):
 
 def rewrite(path, change):
     """Change header and tensors of a file and write it with a checksum that fits."""
-    header, tensors = _read(path)
+    header, tensors = read_container(path)
     change(header, tensors)
     text = json.dumps(header, sort_keys=True)
-    Path(path).write_bytes(save_tensors(tensors, {"skop": text, "sha256": _digest(text, tensors)}))
+    Path(path).write_bytes(save_tensors(tensors, {"skop": text, "sha256": digest(text, tensors)}))
 
 
 def test_a_rewritten_file_without_change_loads(model, path):

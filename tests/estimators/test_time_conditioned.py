@@ -11,7 +11,8 @@ from skop import FieldSet, LaMORegressor, PODRegressor, TimeConditionedRegressor
 from skop.data import unit_grid
 from skop.exceptions import FieldDataError
 from skop.metrics import channel_sizes, neg_relative_l2_scorer, relative_l2_error
-from skop.training import Trainer, schedule_at
+from skop.training import Trainer
+from skop.training._schedule import schedule_at
 
 GRID = (4, 4)
 

@@ -21,7 +21,8 @@ from skop import (  # noqa: E402
 )
 from skop.data import unit_grid  # noqa: E402
 from skop.exceptions import FieldDataError  # noqa: E402
-from skop.inspection import FrequencyResponse, FrequencyResponseDisplay, frequency_response  # noqa: E402
+from skop.inspection import FrequencyResponseDisplay, frequency_response  # noqa: E402
+from skop.inspection._frequency_response import FrequencyResponse  # noqa: E402
 from skop.modules import note_features, observe_features  # noqa: E402
 from skop.parts import GNOT, Attention, LatentAttention, LatentTokens, OFormer, Patches  # noqa: E402
 

@@ -12,7 +12,6 @@ from skop.data import unit_grid  # noqa: E402
 from skop.exceptions import FieldDataError, OptionalDependencyError  # noqa: E402
 from skop.inspection import (  # noqa: E402
     FieldErrorDisplay,
-    FrequencyResponse,
     FrequencyResponseDisplay,
     PhaseErrorDisplay,
     PoleDisplay,
@@ -20,6 +19,7 @@ from skop.inspection import (  # noqa: E402
     SingularFeatureDisplay,
     TrainingCurveDisplay,
 )
+from skop.inspection._frequency_response import FrequencyResponse  # noqa: E402
 
 
 def cell_centres(mesh):

@@ -14,7 +14,8 @@ from matplotlib import pyplot  # noqa: E402
 from skop import AMORegressor, EnsembleRegressor, LaMORegressor, OperatorRegressor  # noqa: E402
 from skop.exceptions import FieldDataError  # noqa: E402
 from skop.inspection import PoleDisplay, frequency_response, learned_poles  # noqa: E402
-from skop.modules import FeedForward, LatentBlock, LatentPooling, Poles, TokenMixer, note_features  # noqa: E402
+from skop.modules import FeedForward, LatentBlock, LatentPooling, TokenMixer, note_features  # noqa: E402
+from skop.modules._takenaka_malmquist import Poles  # noqa: E402
 from skop.networks import PatchNetwork, PointNetwork  # noqa: E402
 from skop.parts import Patches, TakenakaMalmquist  # noqa: E402
 

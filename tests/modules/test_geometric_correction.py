@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 import torch
 
-from skop.modules import RECURRENCES, GeometricScanMixer, check_correction, direction_set
+from skop.modules import RECURRENCES, GeometricScanMixer, direction_set
+from skop.modules._geometric_scan import check_correction
 
 #: silu(ONE) = 1.
 ONE = 1.2784645427610738

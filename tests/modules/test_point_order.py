@@ -5,7 +5,8 @@ from itertools import product
 import pytest
 import torch
 
-from skop.modules import point_codes, sort_points
+from skop.modules import sort_points
+from skop.modules._point_order import point_codes
 
 CURVES = ["hilbert", "morton"]
 

@@ -12,7 +12,8 @@ import pytest
 import torch
 from scipy.special import erf
 
-from skop.modules import TRANSFORMS, Poles, PrintedExpansions, TakenakaMalmquistMixer
+from skop.modules import TRANSFORMS, PrintedExpansions, TakenakaMalmquistMixer
+from skop.modules._takenaka_malmquist import Poles
 from skop.ops import takenaka_malmquist_basis
 
 WIDTH = 6

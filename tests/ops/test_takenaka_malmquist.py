@@ -13,11 +13,11 @@ from skop.ops import (
     adaptive_fourier_decomposition,
     takenaka_malmquist_basis,
     takenaka_malmquist_coefficients,
-    takenaka_malmquist_correlation,
     takenaka_malmquist_responses,
     takenaka_malmquist_synthesis,
     takenaka_malmquist_transfer_function,
 )
+from skop.ops.takenaka_malmquist import takenaka_malmquist_correlation
 
 METHODS = ("matmul", "cascade", "fft")
 RESPONSES = ("fft", "cascade")

@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch import nn
 
-from skop.training import WeightAverage
+from skop.training._averaging import WeightAverage
 
 
 def walk(network, rng):

@@ -14,7 +14,8 @@ import torch
 
 from skop._draws import BatchRows, draw_for_rows, part_of_draws
 from skop.data import Batch
-from skop.training import join_group, split_batch
+from skop.training import join_group
+from skop.training._parts import split_batch
 from tests.training import distributed_cases
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="uses signals of POSIX")

@@ -18,7 +18,8 @@ from skop.modules import (
     LatentPooling,
     LearnedPositionalEncoding,
 )
-from skop.training import Monitor, Trainer, Validation, schedule_at
+from skop.training import Monitor, Trainer, Validation
+from skop.training._schedule import schedule_at
 
 from .trainers import configured
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from skop import LaMORegressor
-from skop.training import Muon, make_optimizer, orthogonalized
+from skop.training._optimizer import Muon, make_optimizer, orthogonalized
 
 RATE, DECAY = 1e-3, 0.1
 

@@ -5,7 +5,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from skop.training import epoch_rounds
+from skop.training._order import epoch_rounds
 
 
 def rounds(n_samples, batch_size, seed=0, **options):

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from skop.training import SCHEDULES, RateAndMomentum, schedule_at
+from skop.training._schedule import SCHEDULES, RateAndMomentum, schedule_at
 
 PEAK = 5e-4
 

@@ -717,7 +717,7 @@ def _check_kernel(held: Held) -> None:
 @checks("KernelModel")
 def _check_kernel_model(held: Held) -> None:
     """Check a model of kernels from a file."""
-    n, d = held.array("points", None, None).shape
+    n, _ = held.array("points", None, None).shape
     kernels = held.parts("kernels", "Kernel")
     n_targets = len(held.array("penalties", None, finite=False))
     held.array("left_out", n, n_targets)
@@ -731,32 +731,36 @@ def _check_kernel_model(held: Held) -> None:
     for name, value in lists.items():
         held.need(isinstance(value, list) and len(value) == len(kernels), name, f"a list of {len(kernels)}")
     for kernel, columns, weights, tail, chosen in zip(kernels, *lists.values(), strict=True):
-        held.need(is_array(columns, (None,), whole=True), "columns", "numbers of targets")
-        is_chosen = chosen is None or (
-            is_array(chosen, (None,), whole=True) and bool(((chosen >= 0) & (chosen < n)).all())
-        )
-        held.need(is_chosen, "inducing", f"numbers below {n}, or None")
-        count = n if chosen is None else len(chosen)
-        if kernel.name == "akima":
-            is_sorted = chosen is not None and d == 1 and bool((np.diff(held.get("points")[chosen, 0]) > 0).all())
-            held.need(is_sorted, "inducing", "the order of different points of one input")
-            # Values and slopes.
-            count *= 2
-        if kernel.name != "none" or kernel.linear:
-            held.need(is_array(weights, (count, len(columns))), "weights", "coefficients")
-        held.need(
-            np.shape(kernel.scales) in ((), (d,)) and (d == 0 or kernel.degree < _HIGHEST_DEGREE),
-            "kernels",
-            f"kernels of {d} inputs",
-        )
-        count = comb(d + kernel.degree, d)
-        held.need(
-            is_array(tail, (count, len(columns))),
-            "tails",
-            f"{count} coefficients for a tail of degree {kernel.degree}",
-        )
+        _check_kernel_weights(held, kernel, columns, weights, tail, chosen)
     held.need(
         sorted(np.concatenate(lists["columns"]).tolist()) == list(range(n_targets)), "columns", "each target once"
+    )
+
+
+def _check_kernel_weights(held: Held, kernel: Any, columns: Any, weights: Any, tail: Any, chosen: Any) -> None:
+    """Check targets, coefficients and inducing points of one of the kernels of a model."""
+    n, d = held.get("points").shape
+    held.need(is_array(columns, (None,), whole=True), "columns", "numbers of targets")
+    is_chosen = chosen is None or (is_array(chosen, (None,), whole=True) and bool(((chosen >= 0) & (chosen < n)).all()))
+    held.need(is_chosen, "inducing", f"numbers below {n}, or None")
+    count = n if chosen is None else len(chosen)
+    if kernel.name == "akima":
+        is_sorted = chosen is not None and d == 1 and bool((np.diff(held.get("points")[chosen, 0]) > 0).all())
+        held.need(is_sorted, "inducing", "the order of different points of one input")
+        # Values and slopes.
+        count *= 2
+    if kernel.name != "none" or kernel.linear:
+        held.need(is_array(weights, (count, len(columns))), "weights", "coefficients")
+    held.need(
+        np.shape(kernel.scales) in ((), (d,)) and (d == 0 or kernel.degree < _HIGHEST_DEGREE),
+        "kernels",
+        f"kernels of {d} inputs",
+    )
+    count = comb(d + kernel.degree, d)
+    held.need(
+        is_array(tail, (count, len(columns))),
+        "tails",
+        f"{count} coefficients for a tail of degree {kernel.degree}",
     )
 
 

@@ -3,18 +3,15 @@
 Pipelines of scikit-learn that end in an estimator of skop are saved too, with transformers whose state is numbers and
 names.
 
-The file is in safetensors format: all arrays as tensors, and a JSON header with classes, parameters, fitted attributes,
-versions and a checksum of everything. Objects can be nested: an ensemble contains its members, a rollout its estimator.
-Only classes in a fixed list of allowed classes can be loaded, and their constructors are not called.
+All arrays become tensors, and classes, parameters and fitted attributes a JSON header. Objects can be nested: an
+ensemble contains its members, a rollout its estimator. Only classes in a fixed list of allowed classes can be loaded,
+and their constructors are not called.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
-import platform
-import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import MISSING, fields, is_dataclass
 from inspect import getattr_static, signature
@@ -25,9 +22,6 @@ import meshio
 import numpy as np
 import sklearn
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load as load_tensors
-from safetensors.torch import save as save_tensors
 from sklearn.base import BaseEstimator
 from sklearn.compose import ColumnTransformer
 from sklearn.decomposition import PCA
@@ -48,14 +42,13 @@ from sklearn.preprocessing import (
 from sklearn.utils.validation import check_is_fitted
 
 from skop import losses
-from skop._files import write_in_one_step
 from skop._parameters import Part
 from skop._sklearn_compat import last_step
 from skop._typing import PathOrStr
 from skop._version import __version__
 from skop.data import BoxScaler, DataSpec, FieldScaler, GridResampler, Scalers, TargetForm
-from skop.data._file_guards import free_memory
 from skop.estimators.files._card import card_of
+from skop.estimators.files._container import digest, read_container, write_container
 from skop.estimators.files._file_checks import check_loaded, check_mesh
 from skop.estimators.files._old_parameters import renamed
 from skop.exceptions import ModelFileError, SkopWarning, warn
@@ -75,9 +68,6 @@ __all__ = [
     "save_estimator",
     "write_state",
 ]
-
-#: Version of the file format, incremented when the layout changes.
-_FORMAT = 2
 
 #: Transformers of scikit-learn whose state is numbers and names. ColumnTransformer passes columns on by a
 #: FunctionTransformer without a function; functions of other packages than NumPy are refused.
@@ -238,26 +228,10 @@ def write_state(value: Any, path: PathOrStr, key: str | None = None) -> None:
         If a part is of another kind.
     """
     tensors: dict[str, torch.Tensor] = {}
-    header = {
-        "format": _FORMAT,
-        "versions": {
-            "skop": __version__,
-            "python": platform.python_version(),
-            "torch": str(torch.__version__),
-            "scikit-learn": sklearn.__version__,
-            "numpy": np.__version__,
-        },
-        "estimator": _encode(value, "", tensors),
-    } | ({} if key is None else {"key": key})
+    header = {"estimator": _encode(value, "", tensors)} | ({} if key is None else {"key": key})
     if _is_ours(value):
         header["card"] = card_of(value)
-    text, seen = json.dumps(header, sort_keys=True), set[int]()
-    for name, tensor in tensors.items():
-        # An object that two attributes hold, such as that in a FrozenEstimator, is written twice.
-        tensors[name] = tensor.clone() if tensor.data_ptr() in seen else tensor
-        seen.add(tensor.data_ptr())
-    content = save_tensors(tensors, {"skop": text, "sha256": _digest(text, tensors)})
-    write_in_one_step(Path(path), _with_sorted_header(content))
+    write_container(path, header, tensors)
 
 
 def read_state(path: PathOrStr, key: str | None = None) -> Any:
@@ -282,7 +256,7 @@ def read_state(path: PathOrStr, key: str | None = None) -> Any:
     FileNotFoundError
         If there is no such file.
     """
-    header, tensors = _read(path, key)
+    header, tensors = read_container(path, key)
     with _named_failures(f"{path} does not fit this skop {__version__}"):
         return _decode(header["estimator"], tensors)
 
@@ -301,16 +275,7 @@ def digest_of(value: Any) -> str:
         Hexadecimal SHA-256.
     """
     tensors: dict[str, torch.Tensor] = {}
-    return _digest(json.dumps(_encode(value, "", tensors), sort_keys=True), tensors)
-
-
-def _with_sorted_header(content: bytes) -> bytes:
-    """Sort the names in the header of a safetensors file, whose metadata come in a random order."""
-    end = 8 + int.from_bytes(content[:8], "little")
-    header = json.dumps(json.loads(content[8:end]), sort_keys=True, separators=(",", ":")).encode()
-    # Tensors start at a multiple of eight bytes, as the writer of the format has them.
-    header += b" " * (-len(header) % 8)
-    return len(header).to_bytes(8, "little") + header + content[end:]
+    return digest(json.dumps(_encode(value, "", tensors), sort_keys=True), tensors)
 
 
 def load(path: PathOrStr) -> Any:
@@ -371,7 +336,7 @@ def load_estimator(path: PathOrStr, key: str | None = None) -> Any:
     ModelFileError, FileNotFoundError
         As in `load` and `read_state`.
     """
-    header, tensors = _read(path, key)
+    header, tensors = read_container(path, key)
     written = header["versions"]["skop"]
     by = "another state of this version" if written == __version__ else f"skop {written}"
     with _named_failures(f"{path} does not fit this skop {__version__} (it was written by {by})"):
@@ -410,7 +375,7 @@ def read_card(path: PathOrStr) -> dict[str, Any]:
     ModelFileError, FileNotFoundError
         As in `load`.
     """
-    header, _ = _read(path)
+    header, _ = read_container(path)
     card, versions = header.get("card"), {"versions": header["versions"]}
     if card is None:
         note = "the file has no card, since an earlier version wrote it; this is what the model in it tells"
@@ -454,6 +419,11 @@ def _encode(value: Any, place: str, tensors: dict[str, torch.Tensor]) -> Any:
     if isinstance(value, np.random.RandomState | np.random.Generator):
         # A RandomState instance was advanced by the fit, so keeping it would not make the fit repeatable.
         return None
+    return _encode_object(value, place, tensors)
+
+
+def _encode_object(value: Any, place: str, tensors: dict[str, torch.Tensor]) -> dict[str, Any]:
+    """Convert an object of a known class, whose parameters a loaded one could have, to its name and attributes."""
     name = type(value).__name__
     known = _find_class(name)
     # Compare by name: a class that was defined twice, as in a notebook cell that ran again, is still the same class.
@@ -551,14 +521,7 @@ def _decode(value: Any, tensors: dict[str, torch.Tensor], level: int = 0) -> Any
         return [_decode(item, tensors, level + 1) for item in value]
     if not isinstance(value, dict):
         return value
-    tags = _TAGS & set(value)
-    if len(tags) != 1:
-        raise ModelFileError(f"the file holds a value of unknown type with {sorted(value)[:5]}; fit and save again.")
-    (tag,) = tags
-    content = value[tag]
-    expected = {"strings": list, "tuple": list, "slice": list, "dict": dict, "mesh": dict}.get(tag, str)
-    if not isinstance(content, expected):
-        raise ModelFileError(f"the file holds no {tag} where there must be one; fit and save again.")
+    tag, content = _tagged(value)
     if tag in ("array", "columns"):
         array = _taken(content, tensors).numpy()
         return array if tag == "array" else array.T
@@ -587,6 +550,18 @@ def _decode(value: Any, tensors: dict[str, torch.Tensor], level: int = 0) -> Any
         names = [name for name in tensors if name.startswith(prefix)]
         return {name.removeprefix(prefix): tensors.pop(name) for name in names}
     return _decode_object(content, value["state"], tensors, level)
+
+
+def _tagged(value: dict[str, Any]) -> tuple[str, Any]:
+    """Return the type of a value that JSON does not have, and its content, which is checked."""
+    tags = _TAGS & set(value)
+    if len(tags) != 1:
+        raise ModelFileError(f"the file holds a value of unknown type with {sorted(value)[:5]}; fit and save again.")
+    (tag,) = tags
+    expected = {"strings": list, "tuple": list, "slice": list, "dict": dict, "mesh": dict}.get(tag, str)
+    if not isinstance(value[tag], expected):
+        raise ModelFileError(f"the file holds no {tag} where there must be one; fit and save again.")
+    return tag, value[tag]
 
 
 def _taken(name: str, tensors: dict[str, torch.Tensor]) -> torch.Tensor:
@@ -766,62 +741,3 @@ def _named_failures(words: str) -> Iterator[None]:
         raise ModelFileError(
             f"{words}: an attribute of the fitted estimator is missing or invalid ({type(error).__name__}: {error})."
         ) from error
-
-
-# ---------------------------------------------------------------------- files
-def _digest(text: str, tensors: Mapping[str, torch.Tensor]) -> str:
-    """Checksum of the header and of every tensor with its name, type and shape."""
-    total = hashlib.sha256(text.encode())
-    for name in sorted(tensors):
-        tensor = tensors[name]
-        total.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
-        total.update(tensor.numpy().tobytes())
-    return total.hexdigest()
-
-
-def _content(path: PathOrStr) -> bytes:
-    """Bytes of a file; a pipe or device, which would never end, is refused."""
-    file = Path(path)
-    mode = file.stat().st_mode
-    if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
-        raise ModelFileError(f"{path} is no file but a pipe or a device; pass the path of a model file.")
-    if stat.S_ISREG(mode) and (size := file.stat().st_size) > (free := free_memory()):
-        raise ModelFileError(
-            f"{path} has {size:,} bytes, and {free:,} bytes of memory are free; free some, or check the path."
-        )
-    return file.read_bytes()
-
-
-def _read(path: PathOrStr, key: str | None = None) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
-    """Read header and tensors of a model file, and check that it is complete and of a readable format."""
-    content = _content(path)
-    try:
-        tensors = load_tensors(content)
-        size = int.from_bytes(content[:8], "little")
-        metadata = json.loads(content[8 : 8 + size])["__metadata__"]
-        text, expected = metadata["skop"], metadata["sha256"]
-        found = _digest(text, tensors)
-    except (SafetensorError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise ModelFileError(
-            f"{path} is not a skop model file, or is damaged ({type(error).__name__}: {error}); save it again with "
-            "est.save(path)."
-        ) from error
-    if found != expected:
-        raise ModelFileError(f"{path} is damaged: its checksum does not match its content; take a fresh copy.")
-    try:
-        header = json.loads(text)
-        written, theirs = (header["versions"][name] for name in ("skop", "scikit-learn"))
-        is_whole = type(header["format"]) is int and isinstance(written, str) and isinstance(theirs, str)
-        is_whole &= isinstance(header["estimator"], dict)
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise ModelFileError(f"{path} has an invalid header ({type(error).__name__}); save it again.") from error
-    if not is_whole:
-        raise ModelFileError(f"{path} has a header without format, versions or estimator; save it again.")
-    if header["format"] != _FORMAT:
-        raise ModelFileError(
-            f"{path} has format {header['format']}, written by skop {written[:80]}; this skop "
-            f"{__version__} reads format {_FORMAT}. {'Upgrade skop' if header['format'] > _FORMAT else 'Fit again'}."
-        )
-    if key is not None and header.get("key") != key:
-        raise ModelFileError(f"{path} was written in another place, or by another fit; remove it.")
-    return header, tensors

@@ -28,7 +28,8 @@ from sklearn.model_selection import KFold
 
 from skop._typing import FloatArray, GridShape, IntArray
 from skop.data import FieldSet, Predictions, Scalers, Targets, TrainingData, interpolate_fields, query_points
-from skop.estimators._field import FieldRegressor, checked_by_caller, end_if_interrupted
+from skop.estimators._field import FieldRegressor, end_if_interrupted
+from skop.estimators._reading import checked_by_caller
 from skop.estimators._weights import weight_option
 from skop.estimators.classical._components import error_of_mean, mean_of, of_others
 from skop.estimators.classical._copies import groups_of_same_inputs, merged

@@ -23,33 +23,7 @@ _LIMIT = 60.0
 
 @dataclass(frozen=True)
 class CostEstimate:
-    """Time and memory that a fit will take, as ``estimator.estimate_cost(X, y)`` returns it.
-
-    Attributes
-    ----------
-    seconds_per_epoch : float
-        Duration of an epoch, validation included.
-    n_epochs : int
-        Number of epochs, `max_iter` or those for which `max_time` leaves time; early stopping can end a fit before. Of
-        an ensemble, those of all members together, where members that are fitted at the same time count once.
-    total_seconds : float
-        Duration of all epochs and of the fit of a base model, at most `max_time` but for a base that takes more than
-        half of it. Reading the data and compiling kernels come in addition.
-    memory : int
-        Approximate peak memory of the training in bytes, without the process and X and y themselves: samples as
-        tensors, the state of the training, and what the largest batch leaves for the backward pass.
-    savings : dict of str to float
-        Seconds in total if one parameter were set otherwise, by words such as ``"patches__size=8"``; measured, and only
-        those that save a tenth or more.
-
-    Examples
-    --------
-    >>> from skop.estimators import CostEstimate
-    >>> print(CostEstimate(12.0, 100, 1200.0, 800_000_000, {"patches__size=8": 300.0, "max_time=60": 60.0}))
-    100 epochs of about 12 s, 20 min in all; about 800 MB of memory
-      patches__size=8 would take 5 min
-      max_time=60 would take 1 min, in which there is time for 5 epochs
-    """
+    """Result of `MeasuresCost.estimate_cost`; ``print`` shows it in words."""
 
     seconds_per_epoch: float
     n_epochs: int
@@ -151,7 +125,19 @@ class MeasuresCost:
         Returns
         -------
         CostEstimate
-            Time, memory and possible savings; ``print`` shows them in words.
+            Time, memory and possible savings, which ``print`` shows in words; with the attributes
+
+            - ``seconds_per_epoch``, float: Duration of an epoch, validation included.
+            - ``n_epochs``, int: Number of epochs, `max_iter` or those for which `max_time` leaves time; early stopping
+              can end a fit before. Of an ensemble, those of all members together, where members that are fitted at the
+              same time count once.
+            - ``total_seconds``, float: Duration of all epochs and of the fit of a base model, at most `max_time` but
+              for a base that takes more than half of it. Reading the data and compiling kernels come in addition.
+            - ``memory``, int: Approximate peak memory of the training in bytes, without the process and X and y
+              themselves: samples as tensors, the state of the training, and what the largest batch leaves for the
+              backward pass.
+            - ``savings``, dict of str to float: Seconds in total if one parameter were set otherwise, by words such as
+              ``"patches__size=8"``; measured, and only those that save a tenth or more.
 
         Raises
         ------

@@ -30,7 +30,8 @@ from skop.data import (
     grid_spacing,
     query_points,
 )
-from skop.estimators._field import n_referenced, times_since
+from skop.estimators._field import times_since
+from skop.estimators._reading import n_referenced
 from skop.estimators._weights import check_weight
 from skop.estimators.classical._common_grid import MOST_GRID_AXES, on_grid, warn_of_resampling
 from skop.estimators.classical._copies import groups_of_same_inputs

@@ -87,10 +87,6 @@ class OperatorRegressor(OperatorParameters, CallbackSupportMixin, MeasuresCost, 
         Form, sizes and channel names of X and y.
     mesh_ : meshio.Mesh or None
         Mesh that all samples of y shared, for the meshes of predictions, if y was meshes and X was not.
-    scalers_ : skop.data.Scalers
-        Fitted scalers.
-    surrogate_ : skop.surrogate.Surrogate
-        The fitted model without its estimator: scalers, base, network, and the stages that lead to it.
     base_ : object or None
         Fitted base model: its ``estimator``, and the ``error`` of its predictions for samples that it has not seen,
         relative to their variation. None without a base, also if it was dropped because the network was far better.
@@ -100,19 +96,9 @@ class OperatorRegressor(OperatorParameters, CallbackSupportMixin, MeasuresCost, 
         commas.
     device_, dtype_ : torch.device, str
         Device and precision of the network.
-    domain_ : object
-        Box and grid lines of the training points. Predictions outside of them cause a warning.
-    symmetry_centre_ : ndarray of shape (d,) or None
-        Centre of the box of all training points, about which named symmetries move points where no domain is declared;
-        None where no points are moved.
-    ranges_ : object
-        Ranges of the global parameters, input fields and points, by which `check` and predictions judge new data.
     fit_record_ : dict
         Samples of the fit, their points, checksum and split, and date and seconds of the call that ended it; `save`
         writes them into the card of the model, which ``skop describe`` shows.
-    network_parameters_ : dict
-        Parameters of the network and the scaling by name, as they were in the fit. A warm start and `save` refuse
-        an estimator whose parameters are others now.
     """
 
     #: Whether the points of a sample can be drawn at random in training.
@@ -564,19 +550,7 @@ def _check_operator(held: Held) -> None:
     held.need(lengths in (None, inner.grid_shape), "domain_", f"lines of the grid {inner.grid_shape}")
     has_lines = spec.resampler is None or geometry != "grid" or lengths is not None
     held.need(has_lines, "domain_", "lines of the grid of the resampling")
-    spacing = held.get("spacing_")
-    is_spacing = spacing is None or (
-        isinstance(spacing, tuple)
-        and len(spacing) == spec.n_dims
-        and all(isinstance(step, float) and 0 < step < np.inf for step in spacing)
-    )
-    held.need(is_spacing, "spacing_", f"{spec.n_dims} positive numbers, or None")
-    if spacing is not None and lengths is not None and domain.lines is not None:
-        # A wrong spacing would make a grid count as finer or coarser than it is.
-        for axis, line in enumerate(domain.lines):
-            span = float(np.ptp(line))
-            is_known = len(line) < 2 or abs(spacing[axis] * (len(line) - 1) - span) <= 1e-3 * span
-            held.need(is_known, "spacing_", "the spacing of the grid lines")
+    _check_spacing(held, domain, spec.n_dims)
     if hasattr(held.value, "symmetry_centre_"):
         held.array("symmetry_centre_", spec.n_dims, optional=True)
     scalers = held.part("scalers_", "Scalers")
@@ -601,6 +575,23 @@ def _check_operator(held: Held) -> None:
         curve = held.get(name)
         is_curve = isinstance(curve, list) and all(isinstance(item, int | float) for item in curve)
         held.need(is_curve, name, "a list of numbers")
+
+
+def _check_spacing(held: Held, domain: Any, n_dims: int) -> None:
+    """The spacing of the grid must be that of its lines."""
+    spacing = held.get("spacing_")
+    is_spacing = spacing is None or (
+        isinstance(spacing, tuple)
+        and len(spacing) == n_dims
+        and all(isinstance(step, float) and 0 < step < np.inf for step in spacing)
+    )
+    held.need(is_spacing, "spacing_", f"{n_dims} positive numbers, or None")
+    if spacing is not None and domain.lines is not None:
+        # A wrong spacing would make a grid count as finer or coarser than it is.
+        for axis, line in enumerate(domain.lines):
+            span = float(np.ptp(line))
+            is_known = len(line) < 2 or abs(spacing[axis] * (len(line) - 1) - span) <= 1e-3 * span
+            held.need(is_known, "spacing_", "the spacing of the grid lines")
 
 
 def _check_sizes_of_scalers(held: Held, scalers: Any, spec: Any) -> None:

@@ -23,7 +23,8 @@ from sklearn.utils.validation import has_fit_parameter
 
 from skop._typing import FloatArray, IntArray
 from skop.data import DataSpec, FieldSet, Predictions, Targets, TrainingData
-from skop.estimators._field import checked_by_caller, end_if_interrupted
+from skop.estimators._field import end_if_interrupted
+from skop.estimators._reading import checked_by_caller
 from skop.estimators._streams import samples_at_once
 from skop.estimators._weights import labels_of_groups
 from skop.estimators._wrapper import as_input, as_predictions, fit_estimator

@@ -35,7 +35,8 @@ from skop.data import (
     read_templates,
     split_series,
 )
-from skop.estimators._field import FieldRegressor, checked_by_caller
+from skop.estimators._field import FieldRegressor
+from skop.estimators._reading import checked_by_caller
 from skop.estimators._weights import check_weight, weight_option
 from skop.estimators._wrapper import WrappingRegressor, fit_estimator, goes_on
 from skop.estimators.files._file_checks import Held, checks, is_one_of

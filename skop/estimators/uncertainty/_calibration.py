@@ -23,7 +23,8 @@ from skop._jobs import workers_for
 from skop._sklearn_compat import last_step
 from skop._typing import FloatArray, IntArray
 from skop.data import DataSpec, FieldSet, Predictions, TargetForm, Targets, interpolate_fields
-from skop.estimators._field import FieldRegressor, checked_by_caller
+from skop.estimators._field import FieldRegressor
+from skop.estimators._reading import checked_by_caller
 from skop.estimators._wrapper import asked
 from skop.estimators.selection._search import Samples, make_folds
 from skop.estimators.uncertainty._ensemble import EnsembleRegressor

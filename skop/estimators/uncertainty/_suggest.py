@@ -15,7 +15,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from skop._typing import FloatArray, IntArray
 from skop.data import FieldSet
-from skop.estimators._field import FieldRegressor, checked_by_caller
+from skop.estimators._field import FieldRegressor
+from skop.estimators._reading import checked_by_caller
 from skop.estimators.uncertainty._scores import starts_of
 from skop.exceptions import FieldDataError, NonFinitePredictionError, each_warning_once
 from skop.surrogate._novelty import features

@@ -12,10 +12,9 @@ from torch import Tensor
 
 from skop.ops._arguments import autocast_off
 from skop.ops.takenaka_malmquist import _torch
-from skop.ops.takenaka_malmquist._decomposition import AdaptiveFourierDecomposition, adaptive_fourier_decomposition
+from skop.ops.takenaka_malmquist._decomposition import adaptive_fourier_decomposition
 
 __all__ = [
-    "AdaptiveFourierDecomposition",
     "adaptive_fourier_decomposition",
     "takenaka_malmquist_basis",
     "takenaka_malmquist_coefficients",
@@ -297,7 +296,8 @@ def takenaka_malmquist_correlation(
     Examples
     --------
     >>> import torch
-    >>> from skop.ops import takenaka_malmquist_coefficients, takenaka_malmquist_correlation
+    >>> from skop.ops import takenaka_malmquist_coefficients
+    >>> from skop.ops.takenaka_malmquist import takenaka_malmquist_correlation
     >>> signal, poles = torch.randn(16, 3), torch.tensor([[0.5, 0.0], [0.0, 0.3]])
     >>> lags = takenaka_malmquist_correlation(signal, poles)
     >>> lags.shape, torch.allclose(lags[..., 0, :], takenaka_malmquist_coefficients(signal, poles), atol=1e-6)

@@ -26,19 +26,7 @@ _SMALLEST_STEP = 1e-9
 
 
 class AdaptiveFourierDecomposition(NamedTuple):
-    """Result of `adaptive_fourier_decomposition`.
-
-    Parameters
-    ----------
-    poles : ndarray of shape (K, 2)
-        Real and imaginary parts of the poles, in the order in which they were chosen.
-    coefficients : ndarray of shape (K, 2, E)
-        Real and imaginary parts of the coefficients of the Takenaka-Malmquist functions of these poles, which are
-        inner products on the whole circle.
-    energies : ndarray of shape (K + 1,)
-        Mean square on the circle of what remains after 0, 1, ..., K functions, summed over the channels; it never
-        increases.
-    """
+    """Result of `adaptive_fourier_decomposition`."""
 
     poles: FloatArray
     coefficients: FloatArray
@@ -78,7 +66,14 @@ def adaptive_fourier_decomposition(
     Returns
     -------
     AdaptiveFourierDecomposition
-        Poles, coefficients and the energies of the remainders.
+        Named tuple of
+
+        - ``poles``, ndarray of shape (K, 2): Real and imaginary parts of the poles, in the order in which they were
+          chosen.
+        - ``coefficients``, ndarray of shape (K, 2, E): Real and imaginary parts of the coefficients of the
+          Takenaka-Malmquist functions of these poles, which are inner products on the whole circle.
+        - ``energies``, ndarray of shape (K + 1,): Mean square on the circle of what remains after 0, 1, ..., K
+          functions, summed over the channels; it never increases.
 
     Raises
     ------
