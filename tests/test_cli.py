@@ -318,6 +318,7 @@ UNUSABLE_DATA = [
         "2 of 12 files have no row in short.csv (run_10.vtu, run_11.vtu), by the names in column 'name'",
     ),
     (["run_*.vtu", "--target", "stress", "--params", "rows.csv"], "has 2 rows and no column with names of the 12"),
+    (["run_*.vtu", "--target", "stress", "--params", "inputs.csv"], "column 'name' of inputs.csv has another text in"),
     (["run_*.vtu", "--target", "stress", "--params", "text.csv", "--param", "load"], "holds text, such as 'high'"),
     (["run_*.vtu", "--target", "stress", "--set", "with=3"], "Invalid parameter 'with'"),
     (["run_*.vtu", "--target", "stress", "--estimator", "pod", "--epochs", "3"], "does not apply to --estimator"),
@@ -351,6 +352,7 @@ def test_data_that_cannot_be_used_are_one_line(study, monkeypatch, capsys, subte
     monkeypatch.chdir(folder)
     (folder / "short.csv").write_text("name,load\n" + "\n".join(f"run_{number}.vtu,1" for number in range(10)))
     (folder / "rows.csv").write_text("load\n1\n2\n")
+    (folder / "inputs.csv").write_text("name,load\n" + "\n".join(f"case_{n}.inp,{n}" for n in range(12)))
     (folder / "text.csv").write_text("name,load\n" + "\n".join(f"run_{number},high" for number in range(12)))
     np.savez(folder / "flow.npz", a=np.zeros((12, 5, 4)), p=np.zeros((12, 5, 4)))
     np.savez(folder / "names.npz", x=np.zeros((12, 5, 4)), a=np.ones((12, 5, 4)), u=np.ones((12, 5, 4)))

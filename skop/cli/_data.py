@@ -515,9 +515,9 @@ def _rows_for_files(table: Any, files: list[Path], source: str) -> Any:
         return table.iloc[rows].reset_index(drop=True)
     if strange:
         raise click.UsageError(
-            f"column {strange[0]!r} of {source} has another text in each row, such as {table[strange[0]][0]!r}, but names "
-            f"none of the files. Write their names there, such as {files[0].name}, or remove the column if the rows are in "
-            "the order of the files."
+            f"column {strange[0]!r} of {source} has another text in each row, such as {table[strange[0]][0]!r}, but "
+            f"names none of the files. Write their names there, such as {files[0].name}, or remove the column if the "
+            "rows are in the order of the files."
         )
     if len(table) != len(files):
         raise click.UsageError(

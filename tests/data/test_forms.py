@@ -17,6 +17,7 @@ import skop
 from skop import FieldSet, MeanFieldRegressor, PODRegressor
 from skop.cli._data import Choice, read_samples
 from skop.data import form_of, read_meshes, unit_grid
+from skop.data.forms.files import read_csv
 from skop.exceptions import FieldDataError
 
 N, TRAIN = 9, slice(0, 6)
@@ -387,6 +388,32 @@ def test_tables_in_files_are_frames(folder):
     np.testing.assert_array_equal(model.predict("new.csv"), expected.predict(read[others]))
 
 
+#: Text of a table, and the names and numbers that it holds.
+TABLES = {
+    "fields that end in commas": ("a,b\n1,2,\n3,4,\n", ["a", "b"], [[1, 2], [3, 4]]),
+    "a header too": ("a,b,\n1,2,\n3,4,\n", ["a", "b"], [[1, 2], [3, 4]]),
+    "one column": ("load\n1\n2\n", ["load"], [[1], [2]]),
+    "a name of two words": ("load case\n1\n2\n", ["load case"], [[1], [2]]),
+    "words and commas": ("angle of attack, load\n1, 2\n", ["angle of attack", "load"], [[1, 2]]),
+    "a mark of byte order": ("\ufeffa,b\n1,2\n", ["a", "b"], [[1, 2]]),
+    "semicolons": ("a;b\n1;2\n", ["a", "b"], [[1, 2]]),
+    "tabs": ("a\tb\n1\t2\n", ["a", "b"], [[1, 2]]),
+    "spaces": ("a b\n1 2\n3 4\n", ["a", "b"], [[1, 2], [3, 4]]),
+    "separators in quotes": ('"a, b",c\n1,2\n', ["a, b", "c"], [[1, 2]]),
+    "numbers of columns": ("0,1\n5,6\n", ["0", "1"], [[5, 6]]),
+    "empty lines": ("\na,b\n\n1,2\n", ["a", "b"], [[1, 2]]),
+}
+
+
+@pytest.mark.parametrize("case", TABLES)
+def test_tables_have_the_columns_of_their_header(case, folder):
+    text, names, numbers = TABLES[case]
+    Path("t.csv").write_text(text, encoding="utf-8")
+    table = read_csv("t.csv")
+    assert list(table.columns) == names
+    np.testing.assert_array_equal(table.to_numpy(), numbers)
+
+
 ARRAYS, NUMBERS = np.ones((4, 3)), np.ones(4)
 #: What a file holds (arrays, columns, bytes or nothing), the names that are asked for, and words of the message.
 REFUSED_FILES = {
@@ -400,6 +427,8 @@ REFUSED_FILES = {
     "no target column": ("a,b\n1,2\n", {}, "target_fields is missing; the columns of file are: a, b"),
     "another column": ("a,b\n1,2\n", {"target_fields": ["c"]}, "no column 'c'; its columns are: a, b"),
     "text": ("a,b\n1,x\n2,3\n", {"target_fields": ["b"]}, "column 'b' of file holds text, such as 'x'"),
+    "a surplus field": ("a,b\n1,2\n1,2,3\n", {"target_fields": ["b"]}, "row 2 has 3 fields, but the header has 2"),
+    "no header": ("1.5,2\n3,4\n", {"target_fields": ["2"]}, "first row holds numbers .1.5, 2. where names"),
     "damaged": (b"numbers", {}, "cannot read file"),
     "nothing": (None, {}, "there is no file 'file.npz'"),
 }

@@ -519,6 +519,12 @@ def test_own_points_in_another_order_are_told():
     assert relative_l2_score(values, model.predict(X)) > 0.99
     with pytest.raises(FieldDataError, match="index 0 are numbered in another order than those of the fit"):
         model.predict(renumbered[3:5])
+    # Where all samples have the same points, nothing is known of others.
+    same = FieldSet(np.stack([coords[0]] * 12), params=offsets[:, None])
+    model = PODRegressor().fit(same, values)
+    np.testing.assert_array_equal(model.predict(same[3:5]), model.predict(same)[3:5])
+    with pytest.raises(FieldDataError, match="index 1 has other points than those that all samples of the fit share"):
+        model.predict(FieldSet(np.stack([coords[0], coords[5]]), params=offsets[:2, None]))
     mixed = coords.copy()
     mixed[7] = mixed[7, order]
     with pytest.warns(SkopWarning, match="1 of 12 samples, such as that of index 7, are numbered"):

@@ -136,9 +136,9 @@ class Numbering:
         self._refuse_same_points(coords)
         if others := [number for number, sample in enumerate(coords) if not self.covers(sample)]:
             raise FieldDataError(
-                f"the sample of index {others[0]} has other points than those that all samples of the fit have, so that "
-                "PODRegressor knows nothing about them; interpolate the sample onto the points of the fit, or fit with "
-                "samples whose points vary."
+                f"the sample of index {others[0]} has other points than those that all samples of the fit share, so "
+                "that PODRegressor knows nothing about them; interpolate the sample onto the points of the fit, or fit "
+                "with samples whose points vary."
             )
         if not self.is_known:
             return

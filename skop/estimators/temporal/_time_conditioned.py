@@ -155,6 +155,8 @@ class TimeConditionedRegressor(BaseFrameRegressor):
         """Fit the estimator on pairs of a sample and a time."""
         outputs, places = self._target_frames(data)
         times = self._frame_times(outputs.n_channels)
+        if len(np.unique(times)) < len(times):
+            raise FieldDataError(f"times must be different for each frame, got {times.tolist()}.")
         inputs = _with_times(data.inputs, times, table=data.spec.has_features)
         frames = [frame for fields in outputs.to_list() for frame in np.split(fields, len(times), axis=-1)]
         targets = join_frames(repeat_samples(places, len(times)), frames)
