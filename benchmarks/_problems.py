@@ -382,6 +382,7 @@ PROBLEMS = {
     "darcy-32": Recipe("permeability to pressure, 32 x 32", _darcy(32), 1000, 100),
     "darcy-32-300": Recipe("the same with 300 samples", _darcy(32), 300, 100),
     "darcy-32-100": Recipe("the same with 100 samples", _darcy(32), 100, 100),
+    "darcy-32-50": Recipe("the same with 50 samples", _darcy(32), 50, 100),
     "darcy-85": Recipe("permeability to pressure, 85 x 85", _darcy(85), 1000, 100),
     "elasticity": Recipe("mesh around a void to the stress", _elasticity, 300, 100),
     "elasticity-100": Recipe("the same with 100 samples", _elasticity, 100, 100),

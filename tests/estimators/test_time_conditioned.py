@@ -255,6 +255,7 @@ def test_early_stopping_holds_out_whole_trajectories(fields):
         (3, "y has 10 channels, which cannot be divided into 3 frames"),
         ([0.0, 1.0, np.nan, 2.0, 3.0], "times must be a list of finite numbers"),
         ([[0.0, 1.0]], "times must be a list of finite numbers"),
+        (np.zeros(5), "times must be different for each frame"),
     ],
 )
 def test_times_that_do_not_fit(fields, times, message):

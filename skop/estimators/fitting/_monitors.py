@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from skop._typing import FloatArray, IntArray
+from skop._typing import IntArray
 from skop.data import FieldLoader
 from skop.estimators.classical._common_grid import warn_of_resampling
 from skop.estimators.fitting._comparison import Review
@@ -27,8 +27,6 @@ HELD_OUT = (5, 64)
 #: A training has stalled if the held-out error exceeds this part of the error at half the time. Held-out samples are
 #: compared with at least the second number of others.
 _STALLED, _LEAST_COMPARED = 0.8, 32
-#: A network that leaves more than this part of the variation of its own samples has to learn them first.
-_LEARNT = 0.2
 #: Rate of drop path in a training that overfits.
 _DROP_PATH = 0.2
 
@@ -85,14 +83,14 @@ class OverfittingMonitor(Monitor):
     ----------
     n_remedies : int
         Number of remedies that are in use.
-    before : tuple of (float, list of ndarray), or None
-        Completed part of the training at the last look, and errors of held-out samples then, of fields, scalars, or
+    before : tuple of (float, list of float), or None
+        Completed part of the training at the last look, and errors on held-out samples then, of fields, scalars, or
         both.
     """
 
     def __init__(self, session: FitSession) -> None:
         self.session, self.due, self.n_remedies = session, list(_LOOKS), 0
-        self.before: tuple[float, list[FloatArray]] | None = None
+        self.before: tuple[float, list[float]] | None = None
 
     @property
     def remedies(self) -> list[str]:
@@ -135,12 +133,10 @@ class OverfittingMonitor(Monitor):
                 self.n_remedies += 1
         return self._with_held_out()
 
-    def overfits(self, held: IntArray, part: float) -> tuple[bool, tuple[float, list[FloatArray]] | None]:
+    def overfits(self, held: IntArray, part: float) -> tuple[bool, tuple[float, list[float]] | None]:
         """Whether held-out errors are above others beyond chance and fall no more; and the errors at this part.
 
-        While they fall, a training gains from what it learns by heart too, and regularisation would slow it down. Of
-        few samples, that the mean has not fallen says little: it has to be so beyond the standard error of the change.
-        While the others have not been learnt either, high rates of learning can hold errors up.
+        While they fall, a training gains from what it learns by heart too, and regularisation would slow it down.
         """
         session, before = self.session, self.before
         if len(held) < HELD_OUT[0]:  # too few to tell
@@ -149,19 +145,17 @@ class OverfittingMonitor(Monitor):
         rows = rows[np.linspace(0, len(rows) - 1, min(len(rows), max(len(held), _LEAST_COMPARED))).astype(int)]
         unseen, seen = (session.group.once(session.errors_of(chosen)) for chosen in (held, rows))
         pairs = [
-            (np.asarray(ours), np.mean(theirs))
-            for ours, theirs in zip(unseen, seen, strict=True)
-            if ours is not None and theirs is not None
+            (ours, theirs) for ours, theirs in zip(unseen, seen, strict=True) if ours is not None and theirs is not None
         ]
-        errors = [ours for ours, _ in pairs]
+        means = [float(np.mean(ours)) for ours, _ in pairs]
         if before is None:
-            return False, (part, errors)
+            return False, (part, means)
         stalled = _STALLED ** np.log2(part / before[0])
         overfits = any(
-            theirs < _LEARNT and _exceeds(ours - theirs, 2) and _exceeds(ours - stalled * earlier, 1)
-            for (ours, theirs), earlier in zip(pairs, before[1], strict=True)
+            mean > stalled * earlier and mean - 2 * np.std(ours, ddof=1) / len(ours) ** 0.5 > np.mean(theirs)
+            for mean, earlier, (ours, theirs) in zip(means, before[1], pairs, strict=True)
         )
-        return overfits, (part, errors)
+        return overfits, (part, means)
 
     def _regularise(self, remedy: str) -> None:
         """Regularise the rest of the training."""
@@ -181,19 +175,13 @@ class OverfittingMonitor(Monitor):
 
     def state_dict(self) -> dict[str, Any]:
         """Return what has been seen and done so far."""
-        before = None if self.before is None else (self.before[0], [errors.tolist() for errors in self.before[1]])
-        return {"due": list(self.due), "n_remedies": self.n_remedies, "before": before}
+        return {"due": list(self.due), "n_remedies": self.n_remedies, "before": self.before}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on from there."""
         self.due, self.n_remedies, before = list(state["due"]), state["n_remedies"], state["before"]
-        self.before = None if before is None else (before[0], [np.asarray(errors) for errors in before[1]])
+        self.before = None if before is None else (before[0], list(before[1]))
         for remedy in self.remedies[: self.n_remedies]:
             self._regularise(remedy)
         if (loader := self._with_held_out()) is not None:
             self.session.loader = loader
-
-
-def _exceeds(differences: FloatArray, n_errors: int) -> bool:
-    """Whether the mean of differences is above zero by more than a number of its standard errors."""
-    return bool(differences.mean() > n_errors * np.std(differences, ddof=1) / len(differences) ** 0.5)
