@@ -379,11 +379,10 @@ class Profile:
 
     def _offsets(self) -> Iterator[Finding]:
         """A mean of a target that hides its variation, so that a relative error says little."""
-        rounding = 16 * np.finfo(float).eps
         for column in self.of["target"] + self.of["scalar"]:
             _, mean, _, deviation = column.summary
             size, is_enough = abs(mean), column.role == "target" or len(column.mean) >= ENOUGH
-            if is_enough and size > _FAR["problem"] * deviation and deviation > rounding * size:
+            if is_enough and size > _FAR["problem"] * deviation and deviation > ROUNDING * size:
                 text = (
                     f"the mean of y ({column.label}) is {size / deviation:.1e} times its standard deviation: score is "
                     "relative to y with its mean, and close to 1 even where the variation is lost. Subtract the mean "
