@@ -389,7 +389,7 @@ def test_tables_in_files_are_frames(folder):
 
 
 #: Text of a table, and the names and numbers that it holds.
-TABLES = {
+HEADERS = {
     "fields that end in commas": ("a,b\n1,2,\n3,4,\n", ["a", "b"], [[1, 2], [3, 4]]),
     "a header too": ("a,b,\n1,2,\n3,4,\n", ["a", "b"], [[1, 2], [3, 4]]),
     "one column": ("load\n1\n2\n", ["load"], [[1], [2]]),
@@ -405,9 +405,9 @@ TABLES = {
 }
 
 
-@pytest.mark.parametrize("case", TABLES)
+@pytest.mark.parametrize("case", HEADERS)
 def test_tables_have_the_columns_of_their_header(case, folder):
-    text, names, numbers = TABLES[case]
+    text, names, numbers = HEADERS[case]
     Path("t.csv").write_text(text, encoding="utf-8")
     table = read_csv("t.csv")
     assert list(table.columns) == names

@@ -292,6 +292,8 @@ def test_batches_of_one_size_and_of_several_train_alike():
 def test_a_function_of_the_place_is_learned_where_the_targets_are(kind):
     """With the coordinates of the inputs instead of its own, the same target teaches another function."""
     places, others = RANDOM.random((40, 2)), 0.05 + 0.9 * RANDOM.random((40, 2))
+    # Others lie within the box of these in any order of the tests, which share the random numbers.
+    places[:4] = unit_grid((2, 2))
     levels = 1 + RANDOM.random((8, 1, 1))
 
     def fields(points):

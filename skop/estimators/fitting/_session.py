@@ -186,7 +186,7 @@ class FitSession:
             train, further = _hold_out(data.inputs, train, 0 if self.held is None else len(self.held))
             self.held = further if self.held is None else np.concatenate([self.held, further])
         elif self.held is None and self._needs_judging(len(train)):
-            train, self.held = _hold_out_at_random(train)
+            train, self.held = _hold_out_to_judge(data.inputs, train)
         self.loader = self.training_loader(train)
         split = {"training": len(train), "validation": 0 if self.valid is None else len(self.valid)}
         purpose = "share of the network" if self.base.unseen is not None else "signs of overfitting"
@@ -645,14 +645,18 @@ def _hold_out(inputs: FieldSet, train: IntArray, n_held: int) -> tuple[IntArray,
     return train[group >= count], train[group < count]
 
 
-def _hold_out_at_random(train: IntArray) -> tuple[IntArray, IntArray]:
-    """Hold out a part of the samples, by which a training without a base is judged to overfit.
+def _hold_out_to_judge(inputs: FieldSet, train: IntArray) -> tuple[IntArray, IntArray | None]:
+    """Hold out a part of the samples, by which a training without a base is judged to overfit; none of few.
 
-    The same ones for any seed, so that the random numbers of a fit do not depend on it.
+    The same ones for any seed, so that the random numbers of a fit do not depend on it. A sample that comes twice
+    counts once, as one of weight 2 does.
     """
-    order = np.random.RandomState(0).permutation(len(train))
-    count = int(np.clip(int(_JUDGED * len(train)), *HELD_OUT))
-    return train[np.sort(order[count:])], train[np.sort(order[:count])]
+    group = groups_of_same_inputs(inputs[train])
+    n_samples = int(group.max()) + 1
+    if n_samples < _LEAST_JUDGED:
+        return train, None
+    count = int(np.clip(int(_JUDGED * n_samples), *HELD_OUT))
+    return train[group >= count], train[group < count]
 
 
 def _seconds_a_point(model: Any, inputs: FieldSet) -> float:
