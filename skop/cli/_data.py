@@ -505,7 +505,8 @@ def _rows_for_files(table: Any, files: list[Path], source: str) -> Any:
         written = tuple(PureWindowsPath(str(value)).as_posix() for value in table[column])
         # A column of text that names no file is something else, such as a material.
         if not parts & {Path(name).name for name in written}:
-            strange += [column] * (len(set(written)) == len(written) > 1)
+            if len(set(written)) == len(written) > 1:
+                strange.append(column)
             continue
         rows = pair_rows(Labels(written, place=f"column {column!r}"), len(table), names, names, what=source)
         if rows is None:

@@ -102,15 +102,17 @@ def is_on_mesh(y: Any) -> bool:
 
 
 def is_path(source: Any) -> bool:
-    """Tell whether meshes came as a path or a pattern; numbers that are written as text are neither."""
-    return isinstance(source, os.PathLike) or (isinstance(source, str) and not _NUMBER.fullmatch(source))
+    """Tell whether meshes came as a path or a pattern; a number as text is neither, unless a folder has this name."""
+    if not isinstance(source, str):
+        return isinstance(source, os.PathLike)
+    try:
+        float(source)
+    except ValueError:
+        return True
+    return os.path.exists(source)
 
 
 # ---------------------------------------------------------------------- lists of meshes and files
-#: A number as text.
-_NUMBER = re.compile(r"\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*|nan|inf")
-
-
 def _is_one(item: Any) -> bool:
     """Tell whether an item is a mesh, a path, or a time series of meshes, which `find_sources` refuses."""
     return _is_mesh(item) or is_path(item) or _is_series(item)

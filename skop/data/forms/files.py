@@ -238,7 +238,7 @@ def read_csv(path: str | Path) -> Any:
         with open(path, encoding="utf-8-sig", newline="") as file:
             lines = file.read().splitlines()
         separator = _separator(lines)
-        rows = [row for row in csv.reader(lines, delimiter=separator, skipinitialspace=True) if row]
+        rows = [row for row in csv.reader(lines, delimiter=separator, skipinitialspace=True) if any(row)]
         written = [name.strip() for name in rows[0]] if rows else []
         _check_rows(rows, written)
         table = pandas.read_csv(
@@ -248,9 +248,8 @@ def read_csv(path: str | Path) -> Any:
         )  # fmt: skip
     except Exception as error:
         raise FieldDataError(f"cannot read {path} as a table: {error}") from error
-    empty = [place for place, name in enumerate(written) if not name and table.iloc[:, place].isna().all()]
-    # A name that is repeated would get a number.
-    return table.set_axis([str(name).strip() for name in table.columns], axis=1).drop(columns=table.columns[empty])
+    kept = [place for place, name in enumerate(written) if name or table.iloc[:, place].notna().any()]
+    return table.set_axis([str(name).strip() for name in table.columns], axis=1).iloc[:, kept]
 
 
 def _separator(lines: Sequence[str]) -> str:
