@@ -170,7 +170,9 @@ def add_command(commands: Any) -> None:
     parser.add_argument("--size", choices=SIZES, default="reduced", help="the papers' sizes, or those for two cores")
     parser.add_argument("--data", help="folder of published files; samples are made where they are missing")
     parser.add_argument("--output", default="papers", help="folder of the results and of the page")
-    parser.add_argument("--seconds", type=float, help="length of every training, in place of its epochs")
+    length = parser.add_mutually_exclusive_group()
+    length.add_argument("--seconds", type=float, help="length of every training, in place of the protocols'")
+    length.add_argument("--epochs", type=int, help="epochs of every training, in place of the protocols' length")
     parser.add_argument("--rows", nargs="+", help="rows with these names alone")
     parser.add_argument("--seeds", type=int, help="fits of each row, in place of the protocols'")
     parser.add_argument(
@@ -238,10 +240,15 @@ def cells_of(tables: Sequence[Table], runs: Runs, options: argparse.Namespace) -
                 continue
             is_published = runs.has_files(table.data_sets[table.columns[column]["data"]].get("files", ()))
             seeds = options.seeds or table.size(row, column, options.size)["seeds"]
-            settings: dict[str, Any] = {"published": is_published, "seconds": options.seconds}
+            settings: dict[str, Any] = {"published": is_published, "length": _length(options)}
             members = [table.run(row, column, options.size, seed, **settings) for seed in range(seeds)]
             found.append(Cell(table, row, column, members))
     return found
+
+
+def _length(options: argparse.Namespace) -> dict[str, Any]:
+    """Length of every training, if one was given."""
+    return {name: given for name in ("seconds", "epochs") if (given := getattr(options, name)) is not None}
 
 
 def _in_order(cells: Sequence[Cell]) -> list[Run]:
@@ -400,11 +407,12 @@ def _costs(
     steps: dict[str, tuple[float, float]] = {}
     limits: dict[str, float] = {}
     for cell, one in places:
-        if limit := options.seconds or cell.table.size(cell.row, cell.column, options.size).get("seconds"):
-            limits[one.hash] = limit
+        length = _length(options) or cell.table.size(cell.row, cell.column, options.size)
+        if "seconds" in length:
+            limits[one.hash] = length["seconds"]
             continue
         # The network that is to be trained, on few and small samples.
-        few = cell.table.run(cell.row, cell.column, "reduced", 0, published=False, seconds=None)
+        few = cell.table.run(cell.row, cell.column, "reduced", 0, published=False, length=_length(options))
         small = replace(cell.runs[0], protocol=cell.runs[0].protocol | {"samples": few.protocol["samples"]})
         step, growth = runs.step(small), one.points / few.points
         epoch = step["seconds"] * growth * one.protocol["samples"]["train"]

@@ -154,7 +154,14 @@ class Table:
         return found
 
     def run(
-        self, row: Mapping[str, Any], column: str, size: str, seed: int, *, published: bool, seconds: float | None
+        self,
+        row: Mapping[str, Any],
+        column: str,
+        size: str,
+        seed: int,
+        *,
+        published: bool,
+        length: Mapping[str, Any] | None = None,
     ) -> Run:
         """Return the run of a cell.
 
@@ -170,8 +177,8 @@ class Table:
             Seed of the training.
         published : bool
             Whether the published files are read, and no samples are made.
-        seconds : float or None
-            Length of the training in place of the number of epochs.
+        length : dict or None, default=None
+            Length of the training, ``"seconds"`` or ``"epochs"``, in place of that of the protocol.
 
         Returns
         -------
@@ -180,9 +187,10 @@ class Table:
         """
         name = self.columns[column]["data"]
         data, sizes = self.data_sets[name], self.size(row, column, size)
-        limit = seconds or sizes.get("seconds")
-        ends = until_time(limit) if limit else until_epoch(sizes["epochs"])
         is_default = "seconds" in sizes
+        length = length or {name: sizes[name] for name in ("seconds", "epochs") if name in sizes}
+        epochs = None if "seconds" in length else length["epochs"]
+        ends = until_epoch(epochs) if epochs else until_time(length["seconds"])
         model = _default(row) if is_default else _published(row, data["preset"])
         model.set_params(**{name: _value(value) for name, value in row.get("parameters", {}).items()})
         if "max_time" in model.get_params(deep=False):
@@ -197,7 +205,7 @@ class Table:
         # Names of parts stand for them; their parameters have entries of their own.
         parameters = json.dumps(model.get_params(deep=True), default=lambda part: type(part).__name__)
         protocol = {"estimator": type(model).__name__, "parameters": json.loads(parameters), "samples": samples}
-        protocol |= {"epochs": None if limit else sizes["epochs"], "components": data.get("components")}
+        protocol |= {"epochs": epochs, "components": data.get("components")}
         preset = data["preset"] if row.get("has_preset", True) and not is_default else None
         return Run(name, model, protocol, sizes["points"], frames, preset)
 

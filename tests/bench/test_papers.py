@@ -92,7 +92,7 @@ def page_of(tables, cells, runs):
 
 def first_run(table, **changes):
     row, column = next(table.cells())
-    given = {"size": "reduced", "seed": 0, "published": False, "seconds": None} | changes
+    given = {"size": "reduced", "seed": 0, "published": False} | changes
     return table.run(row, column, given.pop("size"), given.pop("seed"), **given)
 
 
@@ -109,7 +109,7 @@ def test_every_table_is_one_that_todays_estimators_and_data_sets_can_run(subtest
             for row, column in table.cells():
                 assert table.columns[column]["metric"] in METRICS
                 for size in table.sizes:
-                    run = table.run(row, column, size, 0, published=False, seconds=None)
+                    run = table.run(row, column, size, 0, published=False)
                     model = getattr(run.estimator, "estimator", run.estimator)
                     model._validate_params()
                     sizes = table.size(row, column, size)
@@ -159,7 +159,7 @@ def test_a_number_that_a_paper_prints_in_two_tables_is_the_same_in_both():
                 "AMORegressor",
             }:
                 continue
-            run = table.run(row, column, "full", 0, published=False, seconds=None)
+            run = table.run(row, column, "full", 0, published=False)
             key = table.content["paper"], run.hash, table.columns[column]["metric"]
             for other, others_spread in stated.get(key, []):
                 # Digits that are not printed, and the spread between repetitions.
@@ -175,7 +175,7 @@ def test_all_that_a_run_depends_on_changes_its_checksum(tmp_path):
     table = small_tables(tmp_path)[0]
     checksums = {first_run(table).hash}
     assert first_run(table).hash in checksums
-    others = [first_run(table, seed=1), first_run(table, published=True), first_run(table, seconds=3.0)]
+    others = [first_run(table, seed=1), first_run(table, published=True), first_run(table, length={"seconds": 3.0})]
     others += [
         first_run(small_tables(tmp_path, [pair])[0])
         for pair in (("width = 8", "width = 24"), ("depth = 1", "depth = 2"))
@@ -332,7 +332,7 @@ def test_a_plan_takes_published_seconds_and_scales_the_others(tmp_path, monkeypa
 
 def test_a_limit_of_the_time_takes_the_place_of_the_epochs(tmp_path, capsys):
     table = small_tables(tmp_path)[0]
-    run = first_run(table, seconds=3.0)
+    run = first_run(table, length={"seconds": 3.0})
     assert run.estimator.max_time == 3.0
     assert run.estimator.max_iter > 1000
     cells = cells_of([table], Runs(tmp_path / "out"), options("--seconds", "3"))
@@ -341,6 +341,20 @@ def test_a_limit_of_the_time_takes_the_place_of_the_epochs(tmp_path, capsys):
         patched.setattr(Runs, "step", lambda self, run: {"seconds": 0.1, "gigabytes": 0.25})
         costs, _ = papers._costs([(cell, cell.runs[0]) for cell in cells], Runs(tmp_path), options("--seconds", "3"))
     assert [cost[0] for cost in costs.values()] == [3 / 3600] * 2
+
+
+def test_a_number_of_epochs_takes_the_place_of_a_limit_of_the_time(tmp_path):
+    table = next(table for table in TABLES if table.name == "every_problem")
+    given = options("every_problem", "--epochs", "7", "--rows", "LaMO", "PODRegressor")
+    cells = cells_of([table], Runs(tmp_path), given)
+    for cell in cells:
+        run, limited = cell.runs[0], table.run(cell.row, cell.column, "reduced", 0, published=False)
+        model = getattr(run.estimator, "estimator", run.estimator)
+        assert run.protocol["epochs"] == 7
+        assert run.protocol["samples"] == limited.protocol["samples"]
+        assert run.hash != limited.hash
+        assert cell.row["name"] == "PODRegressor" or (model.max_iter == 7 and model.max_time > 1e6)
+    assert "points, 7 epochs" in papers._note(table, cells)
 
 
 def test_without_time_nothing_is_run_and_the_page_says_so(tmp_path, capsys):
