@@ -138,6 +138,19 @@ def test_order_and_units_of_the_outputs_do_not_matter():
     np.testing.assert_allclose(first.predict(NEW)[:, order] * units, second.predict(NEW), rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize(("exponent", "dtype"), [(-300, np.float64), (-80, np.float32), (70, np.float32)])
+def test_a_unit_of_all_outputs_does_not_matter(exponent, dtype):
+    for y in (with_noise(), power_law(X)):
+        fields = y[..., np.newaxis].astype(dtype)
+        first, second = PODRegressor().fit(X, fields), PODRegressor().fit(X, np.ldexp(fields, exponent))
+        assert [model.learns_logarithms for model in second.models_] == [
+            model.learns_logarithms for model in first.models_
+        ]
+        # Powers of two change no digit, but logarithms do.
+        found = np.ldexp(second.predict(NEW).astype(np.float64), -exponent)
+        np.testing.assert_allclose(found, first.predict(NEW), rtol=1e-4, atol=1e-4)
+
+
 @pytest.mark.parametrize("kind", ["logarithms", "apart", "left over"])
 def test_files_gradients_and_leave_one_out_are_those_of_the_predictions(kind, tmp_path):
     rows, y, new = X, with_noise(), NEW
