@@ -25,6 +25,7 @@ from skop.estimators.files._file_checks import Held, check_takes, checks
 from skop.estimators.files._persistence import KNOWN
 from skop.estimators.fitting._checkpoint import passed_on
 from skop.estimators.selection._search import Samples
+from skop.estimators.temporal._rollout import RolloutRegressor
 from skop.exceptions import FieldDataError, each_warning_once
 from skop.surrogate._predictions import combined
 
@@ -215,6 +216,12 @@ class LawRegressor(WrappingRegressor):
         if not (np.isfinite(periods) & (periods > 0)).all():
             raise FieldDataError(f"period is {self.period!r}, expected positive numbers.")
         factor = None if self.proportional_to is None else number_of(self.proportional_to)
+        if factor is not None and isinstance(self.estimator, RolloutRegressor):
+            raise FieldDataError(
+                f"proportional_to={self.proportional_to!r} divides the frames of y, but not the frames of X, which a "
+                "RolloutRegressor joins with them. Divide X and y by the parameter before the fit, and multiply "
+                "predictions by it; or set proportional_to=None."
+            )
         if factor is None and self.offset:
             raise FieldDataError(f"offset is {self.offset:g}, which has no effect without proportional_to; set both.")
         every = [*angles.tolist(), *([] if factor is None else [factor])]

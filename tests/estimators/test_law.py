@@ -21,6 +21,7 @@ from skop import (
     LawRegressor,
     MNORegressor,
     PODRegressor,
+    RolloutRegressor,
     TimeConditionedRegressor,
 )
 from skop.exceptions import ExtrapolationWarning, FieldDataError
@@ -247,3 +248,11 @@ def test_a_load_of_zero_tells_nothing_of_the_law():
         LawRegressor(PODRegressor(), proportional_to="load").fit(X, FieldSet(POINTS, FIELDS))
     with pytest.raises(FieldDataError, match="X has no global parameters"):
         LawRegressor(PODRegressor(), proportional_to=0).fit(FIELDS, FIELDS)
+
+
+def test_a_factor_of_frames_that_a_rollout_joins_is_refused():
+    frames = FieldSet(POINTS, FIELDS[..., :1], params=DESIGN)
+    model = LawRegressor(RolloutRegressor(PODRegressor(regressor="ridge"), window=1), proportional_to=1)
+    with pytest.raises(FieldDataError, match="proportional_to=1 divides the frames of y, but not the frames of X"):
+        model.fit(frames, np.repeat(FIELDS, 2, axis=-1))
+    model.set_params(proportional_to=None, angles=[0]).fit(frames, np.repeat(FIELDS, 2, axis=-1))
