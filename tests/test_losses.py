@@ -95,7 +95,8 @@ def test_losses_and_metrics_agree_on_the_same_data():
 
 @pytest.mark.parametrize("grid", [(7,), (4, 5), (3, 4, 5)])
 def test_sobolev_loss_is_that_of_values_and_of_differences(grid):
-    prediction, target = random_fields(grid=grid)
+    other, target = random_fields(grid=grid)
+    prediction = target + 0.2 * other
     u, error = (field.numpy().reshape(-1, *grid, 2) for field in (target, prediction - target))
     sums = [
         sum(
@@ -104,19 +105,33 @@ def test_sobolev_loss_is_that_of_values_and_of_differences(grid):
         )
         for field in (error, u)
     ]
-    expected = relative_l2_error(target, prediction, average="none") + 0.3 * np.sqrt(np.divide(*sums))
+    values = relative_l2_error(target, prediction, average="none")
+    expected = values + 0.3 * (1 - values) ** 4 * np.sqrt(np.divide(*sums))
     loss = SobolevLoss(gradient_weight=0.3)
     np.testing.assert_allclose(loss.per_sample(prediction, target, grid_shape=grid), expected, rtol=1e-12)
     assert SobolevLoss(gradient_weight=0.0)(prediction, target, grid_shape=grid) == RelativeL2Loss()(prediction, target)
 
 
+def test_slopes_count_as_far_as_values_are_learned():
+    x = torch.linspace(0, 1, 9, dtype=torch.float64).reshape(1, -1, 1)
+    for size in (0.0, 0.5, 0.99, 1.0, 3.0):
+        # Values and slopes have the same relative error, of which the factor is a number for the gradient.
+        factor = torch.tensor(1 + size, dtype=torch.float64, requires_grad=True)
+        loss = SobolevLoss(gradient_weight=2.0)(factor * x, x, grid_shape=(9,))
+        part = max(1 - size, 0) ** 4
+        assert loss.item() == pytest.approx(size * (1 + 2 * part))
+        loss.backward()
+        assert factor.grad.item() == pytest.approx((1 + 2 * part) * (size > 0))
+
+
 def test_slopes_of_the_sobolev_loss_converge_with_second_order():
     def slope_error(n_points):
         x = torch.linspace(0, 1, n_points, dtype=torch.float64).reshape(1, -1, 1)
-        # Error sin(3x) of the target sin(7x): the quotient of the norms of 3 cos(3x) and 7 cos(7x).
-        target, prediction = torch.sin(7 * x), torch.sin(7 * x) + torch.sin(3 * x)
-        slopes = SobolevLoss()(prediction, target, grid_shape=(n_points,)) - RelativeL2Loss()(prediction, target)
-        exact = 3 / 7 * np.sqrt((0.5 + np.sin(6) / 12) / (0.5 + np.sin(14) / 28))
+        # Error sin(3x) / 10 of the target sin(7x): the quotient of the norms of 3 cos(3x) / 10 and 7 cos(7x).
+        target, prediction = torch.sin(7 * x), torch.sin(7 * x) + torch.sin(3 * x) / 10
+        values = RelativeL2Loss()(prediction, target)
+        slopes = (SobolevLoss()(prediction, target, grid_shape=(n_points,)) - values) / (1 - values) ** 4
+        exact = 3 / 70 * np.sqrt((0.5 + np.sin(6) / 12) / (0.5 + np.sin(14) / 28))
         return abs(slopes.item() - exact)
 
     assert np.log2(slope_error(321) / slope_error(641)) == pytest.approx(2.0, abs=0.1)
@@ -124,6 +139,7 @@ def test_slopes_of_the_sobolev_loss_converge_with_second_order():
 
 def test_slopes_to_neighbours_are_those_of_a_grid():
     target, prediction = random_fields(grid=(9,))
+    prediction = target + 0.2 * prediction
     for field in (target, prediction):
         field[:, -1] = field[:, 0]  # no slope where the line is closed to a ring
     places = torch.arange(9)[:, None]
@@ -159,7 +175,8 @@ def test_slopes_of_a_constant_field_are_compared_with_its_values():
     target = torch.full((1, 6, 1), 2.0, dtype=torch.float64)
     error = torch.tensor([0.0, 0.0, 0.0, 0.2, 0.2, 0.2], dtype=torch.float64).reshape(1, 6, 1)
     # The single difference is 0.2 over a fifth of the box; the norm of the target is 2 sqrt(6).
-    expected = (0.2 * 3**0.5 + 5 * 0.2) / (2 * 6**0.5)
+    values = 0.2 * 3**0.5 / (2 * 6**0.5)
+    expected = values + (1 - values) ** 4 * 5 * 0.2 / (2 * 6**0.5)
     assert SobolevLoss()(target + error, target, grid_shape=(6,)).item() == pytest.approx(expected)
 
 

@@ -29,6 +29,9 @@ from skop.losses._training_loss import NORM_FLOOR, Reduction, TrainingLoss, chec
 
 __all__ = ["GradientRelativeL2Loss", "MSELoss", "RelativeL2Loss", "SobolevLoss", "get_loss"]
 
+#: Slopes of a sample count as far as its values are learned, by this power of that part (docs/decisions.md).
+_LEARNED = 4
+
 
 @dataclass(frozen=True, kw_only=True)
 class RelativeL2Loss(TrainingLoss):
@@ -157,9 +160,9 @@ class GradientRelativeL2Loss(TrainingLoss):
 class SobolevLoss(TrainingLoss):
     """Relative L2 error of the values plus that of the slopes, on a grid or at points with their neighbours.
 
-    l = ||û - u|| / ||u|| + gradient_weight · |û - u| / max(|u|, ||u||), with |v|² = Σ_a ||∂_a v||² over all axes. A
-    slope is the difference of two neighbours over their distance in a grid of the unit box; points are taken to lie as
-    dense as those of a grid.
+    l = e + gradient_weight · max(1 - e, 0)⁴ · |û - u| / max(|u|, ||u||), with e = ||û - u|| / ||u|| and |v|² = Σ_a
+    ||∂_a v||² over all axes. A slope is the difference of two neighbours over their distance in a grid of the unit box;
+    points are taken to lie as dense as those of a grid. The factor (1 - e)⁴ is a number for the gradient.
 
     Parameters
     ----------
@@ -173,7 +176,8 @@ class SobolevLoss(TrainingLoss):
     Networks learn small structures late. The error of the slopes counts them more than the error of the values does,
     and the sum leaves to both their share, however large slopes are: the H1 norm of a field with fronts or steep slopes
     is that of the slopes alone. Neither depends on the units of the coordinates. Slopes of a field that hardly changes
-    are compared with its values. Differences at masked points are left out.
+    are compared with its values. As long as the values of a sample are wrong, its slopes count little: networks that
+    had few samples learned neither of the two otherwise. Differences at masked points are left out.
 
     References
     ----------
@@ -186,7 +190,7 @@ class SobolevLoss(TrainingLoss):
     >>> from skop.losses import SobolevLoss
     >>> x = torch.linspace(0, 1, 5)[None, :, None]
     >>> round(SobolevLoss()(1.1 * x, x, grid_shape=(5,)).item(), 6)
-    0.2
+    0.16561
     """
 
     gradient_weight: float = 1.0
@@ -216,7 +220,10 @@ class SobolevLoss(TrainingLoss):
         error = prediction - target
         size = sample_norm(target).clamp_min(NORM_FLOOR)
         slopes, target_slopes = (_slope_norm(field, mask, grid_shape, neighbours) for field in (error, target))
-        return sample_norm(error) / size + self.gradient_weight * slopes / torch.maximum(target_slopes, size)
+        values = sample_norm(error) / size
+        # A gradient of this factor would raise the error of the values.
+        weight = self.gradient_weight * (1 - values.detach()).clamp_min(0) ** _LEARNED
+        return values + weight * slopes / torch.maximum(target_slopes, size)
 
 
 @dataclass(frozen=True, kw_only=True)
