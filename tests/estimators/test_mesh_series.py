@@ -152,6 +152,9 @@ def test_rollouts_take_steps_that_are_rounded_or_not_used():
     assert model.predict([run(1, steps)])[0].times.tolist() == [1, 3]
     with pytest.raises(FieldDataError, match=r"3 apart in time, the fit has 0\.5 to 2;"):
         model.predict([run(1, 6 * TIMES)])
+    # A model of an earlier version, which holds no range of steps, predicts what it predicted.
+    del model.series_["steps"]
+    assert model.predict([run(1, 6 * TIMES)])[0].times.tolist() == [6, 9]
     # Frames after those of the fit are not looked at.
     with warnings.catch_warnings():
         warnings.simplefilter("error", SkopWarning)
