@@ -980,6 +980,19 @@ def test_predicted_series_are_those_of_the_model(trajectories, tmp_path, capsys)
     capsys.readouterr()
 
 
+def test_scores_of_runs_at_other_times_are_refused(trajectories, tmp_path, capsys):
+    """Frames are scored as channels, which hold no times: those of other times would count as those of the fit."""
+    folder, _ = trajectories
+    for number in range(6):
+        item = series(number)
+        MeshSeries(item.meshes, 10 * item.times).write(tmp_path / f"run_{number}.pvd")
+    words = [str(tmp_path / "run_*.pvd"), "--params", str(folder / "rates.csv")]
+    for model, message in (("rollout", "the fit has 0.5 to 1;"), ("parameter", "expected the same times")):
+        given = words if model == "parameter" else words[:1]
+        assert main(["score", str(folder / f"{model}.skop"), *given]) == 2
+        assert message in one_line_of(capsys)
+
+
 def test_predicted_frames_overwrite_neither_inputs_nor_other_files(trajectories, tmp_path, capsys):
     folder, _ = trajectories
     model = str(folder / "rollout.skop")

@@ -139,6 +139,9 @@ def score(model: Path, data: tuple[str, ...], as_json: bool, report: Path | None
     if samples.y is None:
         wanted = ", ".join(choice_of_model(estimator).targets) or "an array of targets (--y)"
         raise click.UsageError(f"DATA does not hold the truth in every sample; expected {wanted}")
+    if hasattr(estimator, "series_"):
+        # Frames are scored as channels, which hold no times.
+        (estimator._series_part or estimator)._check_times_of([run.frames for run in samples.runs])
     evaluation = evaluate(estimator, samples.X, samples.y, names=samples.names)
     shares = covered(estimator, samples)
     if as_json:

@@ -1,5 +1,7 @@
 """Time series of meshes through RolloutRegressor and TimeConditionedRegressor: files in, series out."""
 
+import warnings
+
 import meshio
 import numpy as np
 import pytest
@@ -109,6 +111,58 @@ def test_rollouts_go_on_in_time():
     assert model.predict(FieldSet(POINTS[:, :2], frames(short))).shape == (1, 12, 2)
 
 
+def test_rollouts_refuse_runs_at_another_step(tmp_path, subtests):
+    """A model of one step would label its frames by the times of the run, and compare them with other frames."""
+    model = rollout().fit(runs())
+    model.save(tmp_path / "model.skop")
+    band, mean = ConformalRegressor(rollout(), **BAND).fit(runs(20)), EnsembleRegressor(rollout(), n_members=2)
+    uses = {
+        "predict": model.predict,
+        "score": model.score,
+        "check": model.check,
+        "novelty": lambda X: model.novelty(X, level=None),
+        "error_by_step": model.error_by_step,
+        "loaded": skop.load(tmp_path / "model.skop").predict,
+        "band": band.predict_interval,
+        "ensemble": mean.fit(runs()).predict,
+        "frozen": lambda X: ConformalRegressor(FrozenEstimator(model), **BAND).fit(X * 20),
+    }
+    cases = {"1": 2 * TIMES, "0.25": TIMES / 2, "0.5 to 2": [0, 0.5, 1, 3]}
+    for name, use in uses.items():
+        for came, times in cases.items():
+            said = rf"frames that are {came} apart in time, the fit has 0\.5;"
+            with subtests.test(use=name, came=came), pytest.raises(FieldDataError, match=said):
+                use([run(1, times)] if name == "frozen" else [run(0), run(1, times)])
+    with subtests.test("window"), pytest.raises(FieldDataError, match=r"1 apart in time, the fit has 0\.5;"):
+        model.predict([run(1, 2 * TIMES[:2])])
+
+
+def test_rollouts_take_steps_that_are_rounded_or_not_used():
+    model = rollout().fit(runs())
+    for times in (1.004 * TIMES, [0.0, 0.498, 0.999, 1.5], TIMES + 0.5, [*TIMES, 9.0]):
+        assert model.predict([run(1, times)])[0].times.tolist() == list(times[2:4])
+    uneven = [*TIMES[:3], 9.0]
+    assert model.predict([run(1, uneven)], n_steps=1)[0].times.tolist() == [1.0]
+    with pytest.raises(FieldDataError, match=r"0\.5 to 8 apart"):
+        model.predict([run(1, uneven)])
+    # A fit on frames that are not equally far apart has warned, and takes such frames again.
+    steps = [0, 0.5, 1, 3]
+    with pytest.warns(SkopWarning, match="apart in time; a rollout learns one step"):
+        model = rollout().fit([run(number, steps) for number in range(6)])
+    assert model.predict([run(1, steps)])[0].times.tolist() == [1, 3]
+    with pytest.raises(FieldDataError, match=r"3 apart in time, the fit has 0\.5 to 2;"):
+        model.predict([run(1, 6 * TIMES)])
+    # A model of an earlier version, which holds no range of steps, predicts what it predicted.
+    del model.series_["steps"]
+    assert model.predict([run(1, 6 * TIMES)])[0].times.tolist() == [6, 9]
+    # Frames after those of the fit are not looked at.
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", SkopWarning)
+        model = rollout(n_steps=1).fit([run(number, uneven) for number in range(6)])
+    with pytest.raises(FieldDataError, match=r"1 apart in time, the fit has 0\.5;"):
+        model.predict([run(1, 2 * TIMES)])
+
+
 def test_rollouts_on_meshes_of_their_own_and_vectors(tmp_path):
     """The second case: each run on a mesh of its own, with two fields of which one is a vector."""
     inner = LaMORegressor(target_fields=["w", "u"], width=8, depth=1, max_iter=1, random_state=0)
@@ -171,6 +225,41 @@ def test_time_conditioned_from_files_to_series(folder, tmp_path):
     assert list(between.meshes[0].point_data) == ["u", "start"]
     model.save(tmp_path / "model.skop")
     np.testing.assert_array_equal(frames(skop.load(tmp_path / "model.skop").predict(runs())), frames(found))
+
+
+def expect_truth(found, number, known):
+    """Predictions at some times have the truth of these times, and none where the run has no frame."""
+    assert found.times.tolist() == list(known)
+    for (time, has_truth), mesh in zip(known.items(), found.meshes, strict=True):
+        assert {"u_true", "u_error"} & set(mesh.point_data) == ({"u_true", "u_error"} if has_truth else set())
+        if has_truth:
+            np.testing.assert_array_equal(mesh.point_data["u_true"], run(number, [time]).meshes[0].point_data["u"])
+
+
+@pytest.mark.parametrize("inputs", [["u"], ["start", "u"]])
+def test_an_input_is_no_truth_at_other_times(folder, inputs):
+    """A field that is input and target is the truth of the first frame only, where it was read as an input."""
+    model = by_time(estimator__input_fields=inputs).fit(runs())
+    for source in (str(folder / "run_1.pvd"), runs()[1:2]):
+        (found,) = model.predict(source, times=[0.25, 0.5, 7.0])
+        expect_truth(found, 1, {0.25: False, 0.5: True, 7.0: False})
+        assert all(("start" in mesh.point_data) == ("start" in inputs) for mesh in found.meshes[::2])
+    first = {time: time == 0 for time in TIMES}
+    for single in ([run(1).meshes[0]], [run(1, TIMES[:1])], [str(folder / "run_1" / "run_1_0000.vtu")]):
+        expect_truth(model.predict(single)[0], 1, first)
+    # Frames of rollouts after the last one of the run.
+    again = rollout(estimator__input_fields=["u"]).fit(runs()).predict(runs()[1:2], n_steps=3)[0]
+    expect_truth(again, 1, {1.0: True, 1.5: True, 2.0: False})
+
+
+def test_a_single_frame_is_the_first_of_a_run(tmp_path):
+    """The number in the name of a single file is no time: here it would name another frame of the fit."""
+    times = np.arange(4.0)
+    model = by_time().fit([run(number, times) for number in range(6)])
+    for number in (0, 2):
+        run(1).meshes[0].write(tmp_path / f"case_{number}.vtu")
+        (found,) = model.predict([str(tmp_path / f"case_{number}.vtu")])
+        expect_truth(found, 1, {time: time == number == 0 for time in times})
 
 
 @pytest.mark.parametrize("names", [{"target_fields": ["u"]}, {"target_fields": ["flux"], "cell_data": "cells"}])
@@ -355,6 +444,28 @@ def test_series_that_cannot_be_fitted():
         by_time().fit(runs()).score([run(1, TIMES + 0.1)])
     with pytest.warns(SkopWarning, match=r"0\.5 to 2 apart in time; a rollout learns one step"):
         rollout().fit([run(number, [0, 0.5, 1, 3]) for number in range(6)])
+
+
+@pytest.mark.parametrize("times", [4, 3, [0.0, 0.5, 1.0, 2.0], [5.0]])
+def test_times_that_disagree_with_those_of_the_runs(times):
+    """Frames would be learned at one time and compared with frames at another, even at an equal start and end."""
+    table, said = np.random.default_rng(0).random((20, 2)), r"leave times out.*are taken"
+    with pytest.raises(FieldDataError, match=rf"times is .* but series 0 has 4 frames at times \[0\.  0\.5 .*{said}"):
+        by_time(times=times).fit(runs())
+    with pytest.raises(FieldDataError, match=said):
+        by_time(times=times).fit(table, runs(20))
+    with pytest.raises(FieldDataError, match=said):
+        ConformalRegressor(by_time(times=times), **BAND).fit(runs(20))
+
+
+def test_times_that_agree_with_those_of_the_runs():
+    equal = [run(number, np.linspace(0, 1, 4)) for number in range(6)]
+    expected = frames(by_time().fit(equal).predict(equal))
+    for times in (4, [0, 1 / 3, 2 / 3, 1]):
+        model = by_time(times=times).fit(equal)
+        np.testing.assert_array_equal(frames(model.predict(equal)), expected)
+        with pytest.raises(FieldDataError, match="expected the same times"):
+            model.score(runs())
 
 
 def test_another_fit_forgets_the_series():

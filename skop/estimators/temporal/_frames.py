@@ -76,6 +76,10 @@ class BaseFrameRegressor(MeasuresCost, WrappingRegressor):
         """Read X and y of a score on time series of meshes."""
         raise NotImplementedError
 
+    def _check_times_of(self, runs: list[MeshRun]) -> None:
+        """Raise an error for runs whose times do not go with those of the fit."""
+        raise NotImplementedError
+
     def _predicted_times(self, run: MeshRun) -> tuple[FloatArray, list[int | None]]:
         """Return the times of a prediction, and the numbers of the frames of the run at these times if it has any."""
         raise NotImplementedError
@@ -129,7 +133,9 @@ class BaseFrameRegressor(MeasuresCost, WrappingRegressor):
         if meshes is None or not hasattr(self, "series_"):
             return super()._restore(predictions, places, meshes, labels)
         held, times = self.series_, [self._predicted_times(run) for run in meshes]
-        options = {"cell_data": held["cell_data"], "inputs": held["input_fields"]}
+        # An input that is a target too would pass for the truth at times at which the run has no frame.
+        inputs = [name for name in held["input_fields"] if name not in held["target_fields"]]
+        options = {"cell_data": held["cell_data"], "inputs": inputs}
         templates = [
             mesh
             for run, (_, numbers) in zip(meshes, times, strict=True)

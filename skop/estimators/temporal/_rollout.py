@@ -218,10 +218,12 @@ class RolloutRegressor(BaseFrameRegressor):
                 f"{runs[0].name} has {frames.n_channels // count} frames; expected more than window={self.window}, "
                 "since the others are predicted."
             )
+        steps = _steps_between([run.times[:n_frames] for run in runs])
         self.series_ = options | {
             "axes": samples.axes,
             "components": tuple(samples.components.items()),
-            "step": _common_step(runs),
+            "step": float(np.median(steps)),
+            "steps": (float(steps.min()), float(steps.max())),
         }
         return self._cut(frames, self.window * count)
 
@@ -246,16 +248,31 @@ class RolloutRegressor(BaseFrameRegressor):
     def _series_inputs(self, runs: list[MeshRun]) -> FieldSet:
         """Read the first frames of runs."""
         held = self.series_
+        self._check_times_of(runs)
         options = {"n_frames": self.window_, "cell_data": held["cell_data"], "axes": held["axes"]}
         return read_frames(runs, held["target_fields"], **options)[0]
 
     def _open_scored_series(self, X: Any, y: Any) -> tuple[Any, FieldSet]:
         """Read the first frames of runs, and those that follow."""
-        held = self.series_
+        held, runs = self.series_, find_runs(X)
         self._refuse_other_series(y, X, held)
+        self._check_times_of(runs)
         options = {"n_frames": self.window_ + self.n_frames_, "cell_data": held["cell_data"], "axes": held["axes"]}
-        frames, samples = read_frames(find_runs(X), held["target_fields"], **options)
+        frames, samples = read_frames(runs, held["target_fields"], **options)
         return self._cut(frames, self.window_ * sum(samples.components.values()))
+
+    def _check_times_of(self, runs: list[MeshRun]) -> None:
+        """Raise an error for runs whose frames are not as far apart in time as those of the fit."""
+        # Models of earlier versions hold no range, and predict what they predicted.
+        lowest, highest = self.series_.get("steps", (0.0, np.inf))
+        for run in runs:
+            steps = np.diff(run.times[: self.window_ + self.n_frames_])
+            if len(steps) and (_is_longer(steps.max(), highest) or _is_longer(lowest, steps.min())):
+                raise FieldDataError(
+                    f"{run.name} has frames that are {_in_words(steps.min(), steps.max())} apart in time, the fit has "
+                    f"{_in_words(lowest, highest)}; a rollout predicts frames at the step of its fit. Store or "
+                    "interpolate the frames of the run at this step, or fit on runs with the other."
+                )
 
     def _predicted_times(self, run: MeshRun) -> tuple[FloatArray, list[int | None]]:
         """Return the times that follow the window, and the numbers of the frames of the run at these times."""
@@ -331,7 +348,7 @@ class RolloutRegressor(BaseFrameRegressor):
         Raises
         ------
         FieldDataError
-            If X has another form than in the fit, or the predictions become NaN or infinite.
+            If X has another form or another time step than in the fit, or the predictions become NaN or infinite.
         """
         if n_steps is None or not hasattr(self, "n_frames_"):
             return super().predict(X, coords, params=params)
@@ -433,15 +450,25 @@ def _check_unrolling(estimator: Any, *, has_fields: bool) -> None:
             )
 
 
-def _common_step(runs: list[MeshRun]) -> float:
-    """Return the time between two frames, with a warning if it is not always the same."""
-    steps = np.concatenate([np.diff(run.times) for run in runs])
-    if steps.max() > (1 + _EQUAL_STEPS) * steps.min():
+def _steps_between(times: list[FloatArray]) -> FloatArray:
+    """Return the times between two frames of all runs, with a warning if they are not always the same."""
+    steps = np.concatenate([np.diff(known) for known in times])
+    if _is_longer(steps.max(), steps.min()):
         warn(
-            f"the frames of the runs are {steps.min():g} to {steps.max():g} apart in time; a rollout learns one step, "
-            "whatever its length. Use frames with equal steps, or TimeConditionedRegressor."
+            f"the frames of the runs are {_in_words(steps.min(), steps.max())} apart in time; a rollout learns one "
+            "step, whatever its length. Use frames with equal steps, or TimeConditionedRegressor."
         )
-    return float(np.median(steps))
+    return steps
+
+
+def _is_longer(step: float, other: float) -> bool:
+    """Tell whether a time step is longer than another by more than rounding."""
+    return step > (1 + _EQUAL_STEPS) * other
+
+
+def _in_words(lowest: float, highest: float) -> str:
+    """Write a range of time steps, or one step if they are equal up to rounding."""
+    return f"{lowest:g} to {highest:g}" if _is_longer(highest, lowest) else f"{highest:g}"
 
 
 def _one_steps(

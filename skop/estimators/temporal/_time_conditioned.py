@@ -50,7 +50,8 @@ class TimeConditionedRegressor(BaseFrameRegressor):
         Regressor on fields that takes global parameters, such as `LaMORegressor`.
     times : int, array-like of shape (n_times,) or None, default=None
         Times of the frames of y, in their order: a number of equidistant times in [0, 1], or the times themselves in
-        any unit. None takes the times of time series of meshes, and every channel of another y as a frame.
+        any unit. None takes the times of time series of meshes, which are the only ones that these can have, and every
+        channel of another y as a frame.
     grouping : {"spread", "together", "mixed"}, default="spread"
         Order in which the operator regressors of skop visit the frames. ``"spread"``: for a batch of trajectories the
         optimiser takes as many steps as there are times; each step uses one time of every trajectory, in random order,
@@ -184,7 +185,7 @@ class TimeConditionedRegressor(BaseFrameRegressor):
         self.series_ = options | {
             "axes": samples.axes,
             "components": tuple(samples.components.items()),
-            "times": _common_times(runs),
+            "times": self._series_times(runs),
         }
         if not own and not form_of(X).on_meshes:
             mesh = samples.meshes[0]
@@ -211,28 +212,47 @@ class TimeConditionedRegressor(BaseFrameRegressor):
         order = None if y is None else order_of_series(X, y, runs)
         targets, _ = read_frames(runs, held["target_fields"], n_frames=self.n_frames_, **options)
         targets = targets if order is None else targets[order]
-        for run in runs:
-            _check_equal_times(run, self.times_ if self.times is None else run.times, "the fit")
+        self._check_times_of(runs)
         if y is not None and not form_of(X).on_meshes:
             return X, targets
         return self._reread_inputs(runs) if y is None else self._series_inputs(find_runs(X)), targets
 
+    def _series_times(self, runs: list[MeshRun]) -> FloatArray:
+        """Return the times of the frames of runs, which must be those of `times` where this is set."""
+        found, stated = _common_times(runs), self._stated_times()
+        if stated is not None and not _are_equal(found, stated):
+            given, known = (np.array2string(part, threshold=8) for part in (stated, found))
+            raise FieldDataError(
+                f"times is {self.times!r}, which puts the frames at {given}, but {runs[0].name} has {len(found)} "
+                f"frames at times {known}; leave times out, so that those of the runs are taken."
+            )
+        return found
+
+    def _check_times_of(self, runs: list[MeshRun]) -> None:
+        """Raise an error for runs whose frames are not at the times of the fit."""
+        for run in runs:
+            _check_equal_times(run, self.times_, "the fit")
+
     def _predicted_times(self, run: MeshRun) -> tuple[FloatArray, list[int | None]]:
         """Return the times of the prediction, and the numbers of the frames of the run at these times."""
-        return self.times_, _places_of(self.times_, run.times, float(np.ptp(self.times_)))
+        fitted, known = self.series_["times"], run.times
+        if len(known) == 1 and _places_of(known, fitted[:1], np.ptp(fitted)) == [None]:
+            # A single frame counts as the first of a run: the number in the name of its file need not be a time.
+            known = known[:0]
+        return self.times_, _places_of(self.times_, known, np.ptp(fitted))
 
     # ------------------------------------------------------------------ times
+    def _stated_times(self) -> FloatArray | None:
+        """Return the times that the parameter `times` says, if it does."""
+        if self.times is None:
+            return None
+        return np.linspace(0.0, 1.0, int(self.times)) if isinstance(self.times, Integral) else _check_times(self.times)
+
     def _frame_times(self, n_channels: int) -> FloatArray:
         """Return the times of the frames of y."""
-        times: FloatArray
-        if self.times is None and hasattr(self, "series_"):
-            times = self.series_["times"]
-        elif self.times is None:
-            times = np.linspace(0.0, 1.0, n_channels)
-        elif isinstance(self.times, Integral):
-            times = np.linspace(0.0, 1.0, int(self.times))
-        else:
-            times = _check_times(self.times)
+        times = self._stated_times()
+        if times is None:
+            times = self.series_["times"] if hasattr(self, "series_") else np.linspace(0.0, 1.0, n_channels)
         if n_channels % len(times):
             raise FieldDataError(
                 f"y has {n_channels} channels, which cannot be divided into {len(times)} frames; set times to the "
@@ -361,12 +381,16 @@ def _common_times(runs: list[MeshRun]) -> FloatArray:
 
 def _check_equal_times(run: MeshRun, times: FloatArray, where: str) -> None:
     """Raise an error if the frames of a run are at other times."""
-    slack = _EQUAL_TIMES * float(np.ptp(times))
-    if len(run.times) != len(times) or (np.abs(run.times - times) > slack).any():
+    if not _are_equal(run.times, times):
         raise FieldDataError(
             f"{run.name} has {len(run.times)} frames at times {run.times[0]:g} to {run.times[-1]:g}, {where} has "
             f"{len(times)} at {times[0]:g} to {times[-1]:g}; expected the same times. Cut or interpolate the runs."
         )
+
+
+def _are_equal(found: FloatArray, times: FloatArray) -> bool:
+    """Tell whether times are others up to rounding."""
+    return len(found) == len(times) and bool((np.abs(found - times) <= _EQUAL_TIMES * np.ptp(times)).all())
 
 
 def _check_times(times: Any) -> FloatArray:
