@@ -16,7 +16,9 @@ import h5py
 import joblib
 import meshio
 import numpy as np
+import pandas as pd
 import pytest
+from click import UsageError
 from safetensors.torch import save as save_tensors
 from scipy.io import savemat
 from scipy.spatial import Delaunay
@@ -33,6 +35,7 @@ from skop.data import FieldLoader, FieldSet, MeshSeries, read_mesh_series, read_
 from skop.data._mesh_files import write_mesh  # noqa: E402
 from skop.datasets import make_darcy  # noqa: E402
 from skop.estimators.files._container import digest, read_container  # noqa: E402
+from skop.exceptions import FieldDataError  # noqa: E402
 from skop.metrics import relative_l2_error  # noqa: E402
 
 TINY = ["demo", "--samples", "24", "--resolution", "8", "--epochs", "2", "--seed", "3"]
@@ -452,6 +455,52 @@ def test_files_of_equal_name_in_folders_and_columns_that_count(study, tmp_path, 
     assert "'case' only counts the rows" in capsys.readouterr().err
     assert main(["predict", str(folder / "model.skop"), "case_*/result.vtu", "--params", "doe.csv", "-o", "out"]) == 0
     assert len(list((tmp_path / "out").iterdir())) == 12
+
+
+def numbered(path, numbers, **columns):
+    """Write a table with the loads of these runs, in their order, and read its rows for their files."""
+    (folder := path.parent).mkdir(exist_ok=True)
+    for number in numbers:
+        plate(number, LOADS[number]).write(folder / f"run_{number}.vtu")
+    pd.DataFrame({"load": LOADS[list(numbers)]} | columns).to_csv(path, index=False)
+    return lambda **options: read_samples([str(folder / "run_*.vtu")], Choice(("stress",), params=str(path), **options))
+
+
+def test_rows_are_matched_with_files_by_numbers(tmp_path, capsys):
+    """A design in a random order of its runs, whole and with gaps, has a column of their numbers."""
+    orders = {"whole": np.random.default_rng(0).permutation(12), "gaps": np.array([7, 0, 9, 3])}
+    for name, order in orders.items():
+        read = numbered(tmp_path / name / "doe.csv", order, run=order)
+        samples = read()
+        np.testing.assert_allclose(samples.params["load"], LOADS[np.sort(order)], rtol=1e-15)
+        assert samples.parameter_names == (["load"] if name == "whole" else ["load", "run"])
+        said = capsys.readouterr().err
+        assert "the numbers in column 'run' are matched with those in the names of the files" in said
+        assert ("are a parameter too" in said) == (name == "gaps")
+        # As a model asks for its parameters.
+        np.testing.assert_array_equal(read(columns=("load",)).X.params[:, 0], samples.params["load"])
+
+
+def test_rows_in_another_order_than_the_files_are_refused(tmp_path):
+    order = np.random.default_rng(0).permutation(12)
+    read = numbered(tmp_path / "others" / "doe.csv", order, run=order + 1)
+    with pytest.raises(UsageError, match=r"column 'run' of .* numbers the runs .* in another order than the files"):
+        read()
+    # As a parameter the column says nothing of the order, which is that of the files.
+    np.testing.assert_array_equal(read(columns=("run",)).X.params[:, 0], order + 1)
+    read = numbered(tmp_path / "two" / "doe.csv", order, run=order, standard=np.arange(12))
+    with pytest.raises(UsageError, match=r"columns 'run', 'standard' of .* in different orders"):
+        read()
+
+
+def test_quantities_with_units_are_no_names_of_files(tmp_path):
+    with pytest.raises(FieldDataError, match=r"column 'width' of .* the unit 'mm'"):
+        numbered(tmp_path / "doe.csv", range(3), width=["1.5 mm", "1.6 mm", "1.7 mm"])()
+    for number in range(3):
+        shutil.copy(tmp_path / f"run_{number}.vtu", tmp_path / f"{number + 1}mm.vtu")
+    (tmp_path / "doe.csv").write_text("file,load\n2mm,2.5\n1mm,1.5\n3mm,3.5\n")
+    samples = read_samples([str(tmp_path / "?mm.vtu")], Choice(("stress",), params=str(tmp_path / "doe.csv")))
+    assert samples.params["load"].tolist() == [1.5, 2.5, 3.5]
 
 
 def test_a_column_of_the_table_is_predicted_from_meshes(study, tmp_path, capsys):

@@ -100,8 +100,8 @@ def array_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return _with_options(
         command,
         click.option("--params", metavar="FILE.csv",
-                     help="Parameters of each run. Rows belong to the file named in a column, else to the files in "
-                          "natural order (run_2 before run_10)."),
+                     help="Parameters of each run. Rows belong to the file named or numbered in a column, else to "
+                          "the files in natural order (run_2 before run_10)."),
         click.option("--x", metavar="ARRAY", help="Array of the file with the inputs, (n, ...)."),
         click.option("--y", metavar="ARRAY", help="Array with the targets, (n, ...)."),
         click.option("--coords", metavar="ARRAY", help="Array with the points, (P, d) or (n, P, d)."),
@@ -373,14 +373,14 @@ def _read_meshes(files: list[Path], choice: Choice) -> Samples:
     """Read mesh files, and the parameters of each."""
     from skop.exceptions import FieldDataError
 
-    table, params = _table_of_params(files, choice), None
+    (table, named), params = _table_of_params(files, choice), None
     scalars = [] if table is None else [name for name in choice.targets if name in table.columns]
     if scalars and len(scalars) < len(choice.targets):
         raise click.UsageError(
             f"--target names columns of {choice.params} ({', '.join(scalars)}) and fields of the meshes; take one kind"
         )
     if table is not None:
-        params = _params_in(table, choice, short_names(files), leave_out=scalars)
+        params = _params_in(table, choice, short_names(files), leave_out=[*scalars, *named])
     targets = () if scalars else choice.targets
     if choice.needs_targets and not choice.targets:
         raise click.UsageError(
@@ -430,8 +430,8 @@ def read_run_table(runs: Sequence[Run], choice: Choice) -> tuple[Any, Any]:
     """Read the table of parameters of runs."""
     from skop.cli._series import places_of
 
-    table = _table_of_params(places_of(runs), choice)
-    return table, None if table is None else _params_in(table, choice, [run.name for run in runs])
+    table, named = _table_of_params(places_of(runs), choice)
+    return table, None if table is None else _params_in(table, choice, [run.name for run in runs], leave_out=named)
 
 
 def fields_of_run(run: Run) -> tuple[list[str], list[str]]:
@@ -458,18 +458,19 @@ def fields_in(file: Path) -> tuple[list[str], list[str]]:
     return [*mesh.point_data], [*mesh.cell_data]
 
 
-def _table_of_params(files: list[Path], choice: Choice) -> Any:
-    """Table of the parameters, with a row for each file; None without one."""
+def _table_of_params(files: list[Path], choice: Choice) -> tuple[Any, list[str]]:
+    """Table of the parameters, with a row for each file, or None; and the columns that name the files."""
     if choice.params is None:
         if choice.columns:
             raise click.UsageError(f"parameters are needed ({', '.join(choice.columns)}); pass their table by --params")
-        return None
+        return None, []
     from skop.data.forms.files import read_csv
 
     path = Path(choice.params)
     if not path.is_file():
         raise click.UsageError(f"there is no file {choice.params!r}{_near(path)}")
-    return _rows_for_files(read_csv(path), files, choice.params)
+    table, column = _rows_for_files(read_csv(path), files, choice)
+    return table, [] if column is None else [column]
 
 
 def _params_in(table: Any, choice: Choice, names: Sequence[str], leave_out: Sequence[str] = ()) -> Any:
@@ -477,10 +478,8 @@ def _params_in(table: Any, choice: Choice, names: Sequence[str], leave_out: Sequ
     from skop.data.forms.files import counting_columns, numbers_of
 
     counting = counting_columns(table)
-    if counting and not choice.columns:
-        click.echo(
-            f"{choice.params}: {counting[0]!r} only counts the rows, and is no parameter (see --param)", err=True
-        )
+    for name in [] if choice.columns else counting:
+        click.echo(f"{choice.params}: {name!r} only counts the rows, and is no parameter (see --param)", err=True)
     return numbers_of(
         table, choice.columns, choice.params, [*leave_out, *counting], names, chosen_by=_CHOSEN_BY["columns"]
     )
@@ -491,11 +490,12 @@ def _listed(names: Iterable[str]) -> str:
     return ", ".join(names) or "none"
 
 
-def _rows_for_files(table: Any, files: list[Path], source: str) -> Any:
-    """Rows of a table in the order of the files: by a column with their names, else by position."""
+def _rows_for_files(table: Any, files: list[Path], choice: Choice) -> tuple[Any, str | None]:
+    """Rows of a table in the order of the files, by a column with their names, which is returned too, or otherwise."""
     from skop.data import Labels, pair_rows
+    from skop.data.forms.files import unit_of
 
-    names = [str(file) for file in files]
+    names, source = [str(file) for file in files], str(choice.params)
     parts = {part for file in files for part in (file.name, file.stem, file.absolute().parent.name)}
     strange = []
     for column in table.columns:
@@ -505,28 +505,68 @@ def _rows_for_files(table: Any, files: list[Path], source: str) -> Any:
         written = tuple(PureWindowsPath(str(value)).as_posix() for value in table[column])
         # A column of text that names no file is something else, such as a material.
         if not parts & {Path(name).name for name in written}:
-            if len(set(written)) == len(written) > 1:
+            if len(set(written)) == len(written) > 1 and unit_of(table[column]) is None:
                 strange.append(column)
             continue
         rows = pair_rows(Labels(written, place=f"column {column!r}"), len(table), names, names, what=source)
         if rows is None:
-            return table
+            return table, column
         if unused := len(table) - len(rows):
             click.echo(f"{source}: {unused} rows name files that are not among DATA; they are not used", err=True)
-        return table.iloc[rows].reset_index(drop=True)
+        return table.iloc[rows].reset_index(drop=True), column
     if strange:
         raise click.UsageError(
             f"column {strange[0]!r} of {source} has another text in each row, such as {table[strange[0]][0]!r}, but "
             f"names none of the files. Write their names there, such as {files[0].name}, or remove the column if the "
             "rows are in the order of the files."
         )
+    numbered = _numbered_rows(table, names, choice)
+    if numbered is not None:
+        return numbered, None
     if len(table) != len(files):
         raise click.UsageError(
             f"{source} has {len(table)} rows and no column with names of the {len(files)} files; add such a column, "
             f"with values such as {files[0].name}"
         )
     click.echo(f"{source}: no column names files, so row 1 belongs to {files[0].name} and so on", err=True)
-    return table
+    return table, None
+
+
+def _numbered_rows(table: Any, names: Sequence[str], choice: Choice) -> Any:
+    """Rows of a table in the order of the files, by a column with the numbers in their names; None without one."""
+    import numpy as np
+
+    from skop.data._pairing import counts_rows, is_index, rows_by_number
+
+    numbers = {name: table[name].to_numpy() for name in table.columns if table[name].dtype.kind in "iu"}
+    # Columns that were chosen are parameters, whose numbers may be consecutive by chance.
+    counting = [name for name, column in numbers.items() if counts_rows(column)]
+    in_order = [name for name in counting if (numbers[name][1:] > numbers[name][:-1]).all()]
+    passed_over = {name for name in in_order if is_index(table, name)} | {*choice.targets}
+    passed_over |= {name for name in {*choice.columns} & {*numbers} if np.ptp(numbers[name]) < len(table)}
+    orders = {name: rows_by_number(numbers[name].tolist(), names) for name in numbers if name not in passed_over}
+    found = {name: rows for name, rows in orders.items() if rows is not None}
+    shuffled = [name for name in counting if name not in {*passed_over, *in_order}]
+    if len({tuple(rows) for rows in found.values()}) > 1:
+        raise click.UsageError(
+            f"columns {', '.join(map(repr, found))} of {choice.params} all hold the numbers in the names of the files, "
+            "in different orders; keep the one that numbers the files, or name the parameters by --param"
+        )
+    if found:
+        (column, rows), *_ = found.items()
+        also = "" if choice.columns or column in counting else ", and are a parameter too (see --param)"
+        click.echo(
+            f"{choice.params}: the numbers in column {column!r} are matched with those in the names of the files{also}",
+            err=True,
+        )
+        return table.iloc[rows].reset_index(drop=True)
+    if shuffled and len(table) == len(names):
+        raise click.UsageError(
+            f"column {shuffled[0]!r} of {choice.params} numbers the runs ({_listed(map(str, numbers[shuffled[0]][:3]))}"
+            f", ...) in another order than the files, whose names hold no such numbers. Name the files in a column, "
+            f"sort the table, or name the parameters by --param if {shuffled[0]!r} is one"
+        )
+    return None
 
 
 # ---------------------------------------------------------------------- arrays and tables

@@ -23,16 +23,23 @@ __all__ = [
     "Labels",
     "check_index",
     "check_order",
+    "counts_rows",
     "index_labels",
+    "is_index",
     "is_missing",
     "name_runs",
     "order_of_rows",
     "pair_rows",
+    "rows_by_number",
     "some_of",
 ]
 
 #: Number of names shown in an error message.
 _SHOWN = 3
+#: Names that pandas makes up for columns without one.
+_NAMELESS = re.compile(r"Unnamed: \d+(\.\d+)?")
+#: Number of rows whose numbers are consecutive by chance.
+_TOO_FEW = 2
 
 
 @dataclass(frozen=True)
@@ -146,7 +153,7 @@ def _rows_of_pattern(
     numbers: Sequence[Any] | None, n_rows: int, names: Sequence[str], what: str, remark: str | None
 ) -> IntArray | None:
     """Row of each file of a pattern, if rows have no names; a remark of None warns of nothing."""
-    rows = None if numbers is None else _rows_by_number(numbers, names)
+    rows = None if numbers is None else rows_by_number(numbers, names)
     if rows is None and n_rows != len(names):
         raise FieldDataError(_other_count(n_rows, names, what))
     if rows is None and numbers is not None:
@@ -242,16 +249,28 @@ def _parts(label: str) -> tuple[str, ...]:
     return PurePath(os.path.normpath(label.strip().replace("\\", "/"))).parts
 
 
-def _rows_by_number(numbers: Sequence[Any], names: Sequence[str]) -> IntArray | None:
-    """Row of each file by the last number in its name, if these are the numbers of the rows; None otherwise."""
-    found = [re.findall(r"\d+", PurePath(name).stem) for name in names]
-    if not all(found):
-        return None
-    in_names = [int(parts[-1]) for parts in found]
-    if Counter(in_names) != Counter(numbers) or len(set(in_names)) < len(in_names):
-        return None
+def rows_by_number(numbers: Sequence[Any], names: Sequence[str]) -> IntArray | None:
+    """Row of each file by the number in its name, if these are the numbers of the rows; None otherwise."""
+    found = [re.findall(r"\d+", name) for name in _distinct_names(names) or ()]
     rows = {number: row for row, number in enumerate(numbers)}
-    return np.array([rows[number] for number in in_names])
+    if not found or not all(found) or len(rows) < len(numbers):
+        return None
+    # A name may hold other numbers too, such as a version; names of several forms end in the number of the run.
+    is_regular = len({len(parts) for parts in found}) == 1
+    in_names = {tuple(int(parts[place]) for parts in found) for place in (range(len(found[0])) if is_regular else [-1])}
+    agreeing = [order for order in in_names if Counter(order) == Counter(numbers)]
+    return np.array([rows[number] for number in agreeing[0]]) if len(agreeing) == 1 else None
+
+
+def is_index(table: Any, name: Any) -> bool:
+    """Whether a column is the index of a table that pandas wrote to a file: different whole numbers without a name."""
+    column = table[name]
+    return _NAMELESS.fullmatch(str(name)) is not None and column.dtype.kind in "iu" and bool(column.is_unique)
+
+
+def counts_rows(numbers: Any) -> bool:
+    """Whether numbers are consecutive, in any order, as those of rows are; two are too few to tell."""
+    return len(numbers) > _TOO_FEW and np.ptp(np.sort(numbers) - np.arange(len(numbers))) == 0
 
 
 def is_missing(item: Any) -> bool:

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from skop.data._pairing import check_order, index_labels, pair_rows
+from skop.data._pairing import check_order, index_labels, pair_rows, rows_by_number
 from skop.data.forms import form_of
 from skop.data.forms.table import as_runs, read_design, split_runs
 from skop.exceptions import FieldDataError, SkopWarning
@@ -85,6 +85,43 @@ def test_an_index_of_run_numbers_is_matched_with_the_numbers_in_file_names():
             SkopWarning, match=r"numbers in its index.*row 1 for runs/run_1.vtu, ..., row 10 for runs/run_10"
         ):
             assert loads(table) == LOADS.tolist()
+
+
+#: Numbers of rows, names of files, and the row of each file.
+NUMBERED = {
+    "one number": ([10, 1, 2], FILES, [1, 2, 0]),
+    "a version too": ([2, 3, 1], ["run_1_v2.vtu", "run_2_v2.vtu", "run_3_v2.vtu"], [2, 0, 1]),
+    "a date too": ([2, 1], ["run_1_2024.vtu", "run_2_2025.vtu"], [1, 0]),
+    "folders": ([2, 1], ["case_1/out.vtu", "case_2/out.vtu"], [1, 0]),
+    "names of several forms": ([3, 1], ["plate_1.vtu", "v2_rod_3.vtu"], [1, 0]),
+    "two orders": ([1, 2], ["a_1_2.vtu", "a_2_1.vtu"], None),
+    "other numbers": ([0, 1, 2], FILES, None),
+    "a number twice": ([1, 2, 2], FILES, None),
+    "no numbers": ([1, 2], ["a.vtu", "b.vtu"], None),
+}
+
+
+def test_numbers_of_rows_are_looked_for_in_the_names_of_files():
+    for case, (numbers, names, rows) in NUMBERED.items():
+        found = rows_by_number(numbers, names)
+        assert (None if found is None else found.tolist()) == rows, case
+
+
+def test_columns_that_number_the_files_become_no_parameters_in_silence(recwarn):
+    shuffled, in_order = frame(run=[10, 1, 2]), frame(range(3), row=[0, 1, 2])
+    for runs in (FILES, "runs/*.vtu"):
+        for fitting in (True, False):
+            with pytest.warns(SkopWarning, match=r"'run' of params holds the numbers in the names .* another order"):
+                loads(shuffled, runs, fitting=fitting)
+    with pytest.warns(SkopWarning, match=r"'row' of params only counts the rows, and is taken as a parameter"):
+        loads(in_order, FILES, fitting=True)
+    recwarn.clear()
+    # Rows that are matched by name, meshes without names, and a parameter alone leave no doubt.
+    loads(shuffled.assign(case=NAMES["stems"]), FILES, fitting=True)
+    read_design(shuffled[:1]).for_runs(object(), ["mesh 10"], fitting=True)
+    read_design(shuffled).for_runs([object()] * 3, ["mesh 1", "mesh 2", "mesh 10"], fitting=True)
+    loads(in_order[["row"]], FILES, fitting=True)
+    assert not recwarn
 
 
 def test_rows_are_taken_in_natural_order_with_a_warning():

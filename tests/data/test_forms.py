@@ -1,6 +1,7 @@
 """Every form of X and y is the same data: fits and predictions are those of FieldSets, and the kind of y comes back."""
 
 import itertools
+import warnings
 from itertools import product
 from pathlib import Path
 
@@ -18,7 +19,7 @@ from skop import FieldSet, MeanFieldRegressor, PODRegressor
 from skop.cli._data import Choice, read_samples
 from skop.data import form_of, read_meshes, unit_grid
 from skop.data.forms.files import read_csv
-from skop.exceptions import FieldDataError
+from skop.exceptions import FieldDataError, SkopWarning
 
 N, TRAIN = 9, slice(0, 6)
 TEST = slice(6, N)
@@ -388,6 +389,60 @@ def test_tables_in_files_are_frames(folder):
     np.testing.assert_array_equal(model.predict("new.csv"), expected.predict(read[others]))
 
 
+def said_of(table, **options):
+    """Inputs of a fit on a file with this table, and the warnings in one text."""
+    table.to_csv("t.csv", **options)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        model = pod(target_fields=["drag"]).fit("t.csv")
+    read = read_samples(["t.csv"], Choice(targets=("drag",))).X
+    assert list(model.feature_names_in_) == list(read.columns)
+    return list(read.columns), " ".join(str(warning.message) for warning in caught)
+
+
+def table_with(**columns):
+    """A table with the target `drag`, the input `a`, and further columns."""
+    generator = np.random.default_rng(0)
+    return pd.DataFrame({"a": generator.random(N), "drag": np.sort(generator.random(N))} | columns)
+
+
+def test_the_index_in_a_file_is_no_input(folder):
+    """In a table that is sorted by the target, it would tell the target."""
+    order = np.random.default_rng(1).permutation(N)
+    for index in (np.arange(N), np.arange(N) + 1, order, 3 * order):
+        inputs, said = said_of(table_with().set_axis(index))
+        assert inputs == ["a"]
+        assert "'Unnamed: 0', a column without a name, only numbers the rows, and is left out" in said
+        chosen = pod(input_fields=["Unnamed: 0"], target_fields=["drag"]).fit("t.csv")
+        assert list(chosen.feature_names_in_) == ["Unnamed: 0"]
+    # Measurements may lack a name too.
+    for index in (order / 2 + 0.1, order // 2):
+        assert said_of(table_with().set_axis(index)) == (["Unnamed: 0", "a"], "")
+
+
+def test_columns_that_count_rows_are_inputs_with_a_warning(folder):
+    counter, loads = np.arange(N) + 1, np.arange(N) ** 2
+    inputs, said = said_of(table_with(run=counter), index=False)
+    assert inputs == ["a", "run"]
+    assert "'run' only counts the rows, but is an input; name the columns to use by input_fields" in said
+    assert said_of(table_with(run=loads), index=False) == (["a", "run"], "")
+    assert said_of(table_with(run=counter)[["run", "drag"]], index=False) == (["run"], "")
+    # In memory all columns are inputs, as scikit-learn has it.
+    table = table_with(**{"Unnamed: 0": counter})
+    with pytest.warns(SkopWarning, match=r"'Unnamed: 0' of X has no name .*read_csv\(path, index_col=0\)"):
+        assert pod().fit(table.drop(columns="drag"), table["drag"]).n_features_in_ == 2
+
+
+def test_columns_of_text_are_left_out_with_a_warning(folder):
+    answers = ["yes", "no", "no"] * 3
+    inputs, said = said_of(table_with(cooled=answers, material=[*"abcabcabc"]), index=False)
+    assert inputs == ["a"]
+    assert "columns of text are left out: cooled, material" in said
+    # Names of files and runs, and text that is the same everywhere, are nothing to learn from.
+    for names in (LABELS, [f"{k}.vtu" for k in range(N)], [f"{k:03}a" for k in range(N)], ["steel"] * N, ["5 mm"] * N):
+        assert said_of(table_with(name=names), index=False) == (["a"], "")
+
+
 #: Text of a table, and the names and numbers that it holds.
 HEADERS = {
     "fields that end in commas": ("a,b\n1,2,\n3,4,\n", ["a", "b"], [[1, 2], [3, 4]]),
@@ -427,6 +482,17 @@ REFUSED_FILES = {
     "no target column": ("a,b\n1,2\n", {}, "target_fields is missing; the columns of file are: a, b"),
     "another column": ("a,b\n1,2\n", {"target_fields": ["c"]}, "no column 'c'; its columns are: a, b"),
     "text": ("a,b\n1,x\n2,3\n", {"target_fields": ["b"]}, "column 'b' of file holds text, such as 'x'"),
+    "a unit": (
+        "a,b\n1.5 mm,2\n-.6e-3mm,3\n2,4\n",
+        {"target_fields": ["b"]},
+        "'a' of file holds .* the unit 'mm', such as",
+    ),
+    "per cent": ("a,b\n15%,2\n20%,3\n", {"target_fields": ["b"]}, "'a' of file .* '%', such as '15%'.* plain numbers"),
+    "a unit of targets": (
+        "a,b\n1,2 m/s2\n2,3 m/s2\n",
+        {"target_fields": ["b"]},
+        "'b' of file holds .* the unit 'm/s2'",
+    ),
     "a surplus field": ("a,b\n1,2\n1,2,3\n", {"target_fields": ["b"]}, "row 2 has 3 fields, but the header has 2"),
     "no header": ("1.5,2\n3,4\n", {"target_fields": ["2"]}, "first row holds numbers .1.5, 2. where names"),
     "damaged": (b"numbers", {}, "cannot read file"),

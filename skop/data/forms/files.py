@@ -17,10 +17,11 @@ from skop._optional import import_optional
 from skop.data._fieldset import FieldSet
 from skop.data._file_guards import check_hdf5, check_matlab, check_npz, check_regular_file, is_hdf5
 from skop.data._mesh_files import existing_file, is_path
+from skop.data._pairing import counts_rows, is_index
 from skop.data.forms._interface import Form
-from skop.exceptions import FieldDataError, OptionalDependencyError
+from skop.exceptions import FieldDataError, OptionalDependencyError, warn
 
-__all__ = ["FILES", "ChoiceError", "counting_columns", "listed", "numbers_of", "read_arrays", "read_csv"]
+__all__ = ["FILES", "ChoiceError", "counting_columns", "listed", "numbers_of", "read_arrays", "read_csv", "unit_of"]
 
 #: Names under which arrays are looked for, in this order.
 _ARRAY_NAMES = {
@@ -40,6 +41,10 @@ _CHOSEN_BY = {
 }
 #: A number as tables write it, also with a decimal comma.
 _NUMBER = re.compile(r"\s*[+-]?(\d+([.,]\d*)?|[.,]\d+)([eE][+-]?\d+)?\s*")
+#: A number, and its unit or percent sign if there is one; names such as 3.vtu and 03a are none.
+_QUANTITY = re.compile(
+    r"\s*[+-]?(?!0\d)(?:\d+(?:[.,]\d+)?|[.,]\d+)(?:[eE][+-]?\d+)?\s*((?:[^\W\d_]|[%‰°])(?:[^\W_]|[%‰°*/·^.-])*)?\s*"
+)
 #: Characters between the columns of a table; of equal ones, the first.
 _SEPARATORS = (",", ";", "\t", "|")
 #: Largest number of channels that the last axis of an array on a grid is taken for.
@@ -298,11 +303,10 @@ def numbers_of(
     unknown = [name for name in columns if name not in table.columns]
     if unknown:
         raise ChoiceError(f"{source} has no column {unknown[0]!r}; its columns are: {listed(table.columns)}")
-    names = list(columns) or [
-        name for name in table.columns if table[name].dtype.kind in "fiub" and name not in leave_out
-    ]
-    for name in columns or [name for name in table.columns if name not in leave_out]:
+    others = [name for name in table.columns if name not in leave_out]
+    for name in columns or others:
         _refuse_text_among_numbers(table[name], source, None if columns else chosen_by)
+    names = list(columns) or _inputs_among(table[others], source, chosen_by)
     if not names:
         raise ChoiceError(f"{source} has no columns of numbers; its columns are: {listed(table.columns)}")
     for name in names:
@@ -319,6 +323,11 @@ def _refuse_text_among_numbers(column: Any, source: Any, chosen_by: str | None) 
     if column.dtype.kind in "fiub" or not texts:
         return
     strange = [text for text in texts if not _NUMBER.fullmatch(text)]
+    if (unit := unit_of(column)) is not None:
+        raise FieldDataError(
+            f"column {column.name!r} of {source} holds numbers with the unit {unit!r}, such as {strange[0]!r}; "
+            "expected numbers. Write plain numbers, and the unit in the name of the column."
+        )
     # Left out in silence, a column in which one number is mistyped would be an input less.
     if chosen_by is None or len(strange) < len(texts) / 2:
         found = (strange or [text for text in texts if "," in text] or texts)[0]
@@ -328,14 +337,40 @@ def _refuse_text_among_numbers(column: Any, source: Any, chosen_by: str | None) 
         )
 
 
+def unit_of(column: Any) -> str | None:
+    """The one unit, or percent sign, of numbers that are written as text; None of other columns."""
+    texts = {value for value in column if isinstance(value, str)}
+    quantities = [_QUANTITY.fullmatch(text) for text in texts]
+    units = {quantity[1] for quantity in quantities if quantity} - {None}
+    # The same text in all rows says nothing, and is no input.
+    return units.pop() if len(texts) > 1 and all(quantities) and len(units) == 1 else None
+
+
+def _inputs_among(table: Any, source: Any, chosen_by: str) -> list[str]:
+    """Names of the columns of numbers other than an index; warns of columns that may be meant otherwise."""
+    index = [name for name in table.columns if is_index(table, name)]
+    names = [name for name in table.columns if table[name].dtype.kind in "fiub" and name not in index]
+    # Names of runs are another text in each row, and text that is the same in all rows says nothing.
+    texts = [name for name in table.columns if table[name].dtype.kind not in "fiub"]
+    texts = [name for name in texts if 1 < table[name].nunique() < table[name].count()]
+    if index:
+        warn(f"{source}: {index[0]!r}, a column without a name, only numbers the rows, and is left out.")
+    if texts:
+        warn(
+            f"{source}: columns of text are left out: {listed(texts)}. Encode categories as numbers, for example by "
+            "pandas.get_dummies, if they matter."
+        )
+    if len(names) > 1 and (counting := counting_columns(table[names])):
+        warn(
+            f"{source}: {counting[0]!r} only counts the rows, but is an input; name the columns to use by {chosen_by} "
+            "if it is none."
+        )
+    return names
+
+
 def counting_columns(table: Any) -> list[str]:
     """Names of the columns that only count the rows, which are no parameters."""
-    rows = np.arange(len(table))
-    return [
-        name
-        for name in table.columns
-        if table[name].dtype.kind in "iu" and len(rows) > 2 and np.ptp(np.sort(table[name]) - rows) == 0
-    ]
+    return [name for name in table.columns if table[name].dtype.kind in "iu" and counts_rows(table[name].to_numpy())]
 
 
 def listed(names: Sequence[str]) -> str:

@@ -19,7 +19,16 @@ from skop._optional import import_optional
 from skop._typing import FloatArray, GridShape, IntArray
 from skop.data._fieldset import FieldSet
 from skop.data._mesh_files import is_mesh_input, is_on_mesh, is_path
-from skop.data._pairing import Labels, index_labels, is_missing, pair_rows, some_of
+from skop.data._pairing import (
+    Labels,
+    counts_rows,
+    index_labels,
+    is_index,
+    is_missing,
+    pair_rows,
+    rows_by_number,
+    some_of,
+)
 from skop.data._spec import TargetForm, Targets
 from skop.data._storage import as_storage, is_lazy, read_rows, refuse_mask, refuse_repeated_names
 from skop.data.forms._interface import Form
@@ -82,6 +91,12 @@ def check_table(X: Any) -> None:
     refuse_mask(X, "X")
     refuse_repeated_names([*getattr(X, "columns", ())], "X has {} columns")
     refuse_strangers(X, "X")
+    index = [name for name in X.columns if is_index(X, name)] if hasattr(X, "iloc") and X.ndim > 1 else []
+    if index:
+        warn(
+            f"column {index[0]!r} of X has no name and only numbers the rows, but is an input. Read the table by "
+            f"pandas.read_csv(path, index_col=0), or pass X.drop(columns={index[0]!r})."
+        )
 
 
 def column_names(y: Any) -> tuple[str, ...] | None:
@@ -146,6 +161,9 @@ class Design:
             unused = np.setdiff1d(np.arange(len(self.values)), rows)
             first = "" if self.labels.files is None else f", the first of them {self.labels.files[unused[0]]!r},"
             warn(f"{len(unused)} of {len(self.values)} rows of {self.what}{first} have no file and are not used.")
+        run = next(iter(runs), None) if isinstance(runs, list | tuple | np.ndarray) else runs
+        if rows is None and self.what == "params" and is_path(run):
+            self._warn_of_numbers(names, fitting)
         return replace(self, values=self.values if rows is None else self.values[rows], labels=Labels())
 
     def order_of(self, runs: Any, names: Sequence[str]) -> IntArray | None:
@@ -158,6 +176,22 @@ class Design:
         parameters = "" if self.names is None else f", with the parameters {', '.join(self.names)}"
         options |= {"what": self.what, "remark": parameters, "says_pairs": True}
         return pair_rows(self.labels, len(self.values), runs, names, **options)
+
+    def _warn_of_numbers(self, names: Sequence[str], fitting: bool) -> None:
+        """Warn of columns that number the files, if the rows are taken in the order of the files."""
+        for name, column in zip(self.names or (), self.values.T, strict=False):
+            rows = rows_by_number(column.tolist(), names)
+            if rows is not None and (np.diff(rows) < 0).any():
+                warn(
+                    f"column {name!r} of {self.what} holds the numbers in the names of the files in another order, but "
+                    f"the rows were taken in the order of the files: row 0 for {names[0]}. If {name!r} numbers the "
+                    f"files, give {self.what} a column of file names in its place, to match by name."
+                )
+            elif fitting and self.values.shape[1] > 1 and counts_rows(column):
+                warn(
+                    f"column {name!r} of {self.what} only counts the rows, and is taken as a parameter; leave it out "
+                    "if it is none."
+                )
 
     def check_names(self, fitted: Sequence[str] | None) -> None:
         """Raise an error if the parameters are others than in the fit, or in another order."""
