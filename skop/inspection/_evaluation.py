@@ -11,18 +11,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.spatial import KDTree
 
 from skop._typing import FloatArray, IntArray
 from skop.data import FieldSet, TrainingData, read
 from skop.inspection._analysis import named
 from skop.metrics import channel_sizes, relative_l2_error
-from skop.surrogate._novelty import features
+from skop.surrogate._novelty import count_seen
 
 __all__ = ["Evaluation", "evaluate"]
-
-#: Distance from a sample of the fit, in those of neighbouring samples of it, up to which the inputs are the same.
-_SEEN = 1e-3
 
 
 @dataclass(frozen=True)
@@ -136,7 +132,7 @@ def evaluate(estimator: Any, X: Any, y: Any = None, *, names: Sequence[str] | No
     if len(truth) > 2:
         means = [held / sizes for held in _means_of(truth, fields)]
         mean = _mean(_errors_of([t / sizes for t in truth], means, slice(None), kind), kind)
-    n_seen = _n_seen(estimator, data.inputs) if is_own else None
+    n_seen = count_seen(estimator, data.inputs) if is_own else None
     return Evaluation(labels, tuple(channels), errors, channel_errors, truth, predicted, fields, seconds, mean, n_seen)
 
 
@@ -151,15 +147,6 @@ def _means_of(truth: list[FloatArray], fields: FieldSet | None) -> list[FloatArr
         return [np.mean(truth, axis=0)] * len(truth)
     mean = np.concatenate(truth).mean(axis=0)
     return [np.broadcast_to(mean, item.shape) for item in truth]
-
-
-def _n_seen(estimator: Any, inputs: FieldSet) -> int | None:
-    """Number of samples whose inputs are among those of a fit; None where it has no features of these."""
-    reference = getattr(estimator, "reference_", None)
-    if reference is None:
-        return None
-    distances = KDTree(reference.points).query(features(estimator, inputs))[0]
-    return int((distances < _SEEN).sum())
 
 
 def _errors_of(truth: Sequence[Any], predicted: Sequence[Any], channels: Any, kind: str) -> FloatArray:

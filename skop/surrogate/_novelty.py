@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.spatial import KDTree
 from scipy.spatial.distance import cdist
 
 from skop._typing import FloatArray, IntArray
@@ -25,8 +26,8 @@ from skop.data import FieldSet, boxes, iterate_rows
 from skop.exceptions import FieldDataError, NoveltyWarning, warn
 
 __all__ = [
-    *("Group", "Lattice", "Novelty", "Reference", "check_level", "features", "raw_features", "reference_of"),
-    "warn_of_novelty",
+    *("Group", "Lattice", "Novelty", "Reference", "check_level", "count_seen", "features", "raw_features"),
+    *("reference_of", "warn_of_novelty"),
 ]
 
 #: Largest number of training samples that are kept, evenly spaced among all: 2000 with 130 features are 2 MB.
@@ -42,6 +43,8 @@ _HELD = 0.99
 #: Number of training samples over which a distance is averaged, so that one copy does not make it zero; and of parts in
 #: which own scores are computed, and fewest samples that are kept. `docs/user_guide/novelty.md` has the errors found.
 _NEIGHBOURS, _FOLDS = 5, 20
+#: Distance from a training sample, in those of neighbouring ones, up to which the inputs are the same.
+_SEEN = 1e-3
 #: Largest feature, so that sums of squares stay finite.
 _LARGEST = 1e100
 #: Change that counts as one standard deviation where training samples do not differ: part of a number itself, of the
@@ -65,6 +68,15 @@ def features(estimator: Any, inputs: FieldSet) -> FloatArray:
     In each group of features, the distance between neighbouring training samples is typically 1.
     """
     return reference_of(estimator).features(inputs, estimator._tokens)
+
+
+def count_seen(estimator: Any, inputs: FieldSet) -> int | None:
+    """Number of samples whose inputs are among those of a fit; None where it has no features of these."""
+    reference = getattr(estimator, "reference_", None)
+    if reference is None:
+        return None
+    distances = KDTree(reference.points).query(features(estimator, inputs))[0]
+    return int((distances < _SEEN).sum())
 
 
 def reference_of(estimator: Any) -> Reference:

@@ -1,5 +1,6 @@
 """ConformalRegressor: coverage against its laws, bounds against their definitions, and every form of X and y."""
 
+import warnings
 from functools import partial
 
 import meshio
@@ -648,3 +649,16 @@ def test_what_is_not_fitted_or_no_label_is_named():
     for groups in (["a", None] * 15, [np.nan, *range(29)], np.array([1, "a"] * 15, dtype=object)):
         with pytest.raises(FieldDataError, match="groups has missing labels"):
             ConformalRegressor(PODRegressor()).fit(X, y, groups=groups)
+
+
+def test_samples_that_a_frozen_model_has_seen_are_counted():
+    rng = np.random.default_rng(0)
+    X, new = rng.random((2, 30, 2))
+    model = FrozenEstimator(PODRegressor(regressor="ridge").fit(X, X.sum(axis=1) + rng.normal(size=30)))
+    for n_seen in (0, 7):
+        samples = np.concatenate([new, X[:n_seen]])
+        with warnings.catch_warnings(record=True) as found:
+            warnings.simplefilter("always")
+            ConformalRegressor(model, coverage=0.8).fit(samples, samples.sum(axis=1))
+        said = [str(each.message) for each in found if "in the fit of PODRegressor" in str(each.message)]
+        assert [words.split(" in the fit")[0] for words in said] == (["7 of the 37 samples were"] if n_seen else [])

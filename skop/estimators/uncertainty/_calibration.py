@@ -29,7 +29,8 @@ from skop.estimators._wrapper import asked
 from skop.estimators.selection._search import Samples, make_folds
 from skop.estimators.uncertainty._ensemble import EnsembleRegressor
 from skop.estimators.uncertainty._scores import KINDS, Pool, check_size, masses, node_counts, starts_of, units_of
-from skop.exceptions import FieldDataError
+from skop.exceptions import FieldDataError, warn
+from skop.surrogate._novelty import count_seen
 from skop.surrogate._predictions import combined, each_part, joined
 
 __all__ = ["Calibration", "FittedModel"]
@@ -103,6 +104,12 @@ class Calibration:
             "quantiles_": None,
             "pools_": [{kind: [pool.table() for pool in one[kind]] for kind in KINDS} for one in pools],
         }
+        if self.is_frozen and (seen := count_seen(self.estimator.estimator, samples.inputs)):
+            warn(
+                f"{seen} of the {len(samples)} samples were in the fit of {type(self.estimator.estimator).__name__}, "
+                "whose errors there are smaller than those of new samples, so that bands are too narrow; calibrate a "
+                "FrozenEstimator on samples of no fit."
+            )
         if band.method == "split":
             factors = {kind: np.array([pool.quantile(band.coverage) for pool in pools[0][kind]]) for kind in KINDS}
             return attributes | {"estimator_": models[0], "quantiles_": factors}
