@@ -406,6 +406,24 @@ def test_the_spread_of_an_estimator_is_the_scale():
     np.testing.assert_allclose((upper - lower) / 2, band.quantiles_["fields"] * spread)
 
 
+def test_a_learned_scale_is_never_zero(tmp_path):
+    rng = np.random.default_rng(0)
+    for seed in range(3):
+        X = rng.random((100, 1))
+        # Errors that fall in a line, which the scale continues below zero.
+        errors = np.maximum(0.5 - X, 0.01) * rng.normal(size=(100, 10))
+        options = {"scale": PODRegressor(regressor="ridge"), "calibration_size": 0.6, "random_state": seed}
+        band = ConformalRegressor(PODRegressor(regressor="mean"), coverage=0.8, **options).fit(X, errors[..., None])
+        (lowest,) = band.lowest_scales_
+        np.testing.assert_allclose(lowest["fields"], 0.01 / 24**0.5, rtol=0.4)
+        _, lower, upper = band.predict_interval([[2.0]])
+        np.testing.assert_allclose(
+            (upper - lower)[0], np.full((10, 1), 2 * band.quantiles_["fields"] * lowest["fields"])
+        )
+        band.save(tmp_path / "band.skop")
+        np.testing.assert_array_equal(skop.load(tmp_path / "band.skop").predict_interval([[2.0]])[2], upper)
+
+
 def test_scales_that_do_not_exist_are_refused():
     ragged = clouds([4 + i % 2 for i in range(20)])
     targets = ragged.with_values(np.ones((len(ragged.coords), 1)))

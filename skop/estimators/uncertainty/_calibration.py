@@ -39,7 +39,8 @@ __all__ = ["Calibration", "FittedModel"]
 _SCALE_SHARE = 1 / 3
 #: In the scale of a node, the mean over all nodes counts as this number of samples.
 _PRIOR = 4.0
-#: Lowest scale of a node, as a part of the root mean square of the scale over the nodes of its sample.
+#: Lowest scale of a node, as a part of the root mean square of the scale over the nodes of its sample; and lowest of a
+#: learned scale, as a part of that of the errors that it was learned from.
 _LOWEST = 1e-2
 #: A scale counts as zero if an error exceeds this multiple of it.
 _HUGE = 1e100
@@ -90,11 +91,13 @@ class Calibration:
             delayed(_fit_member)(one, samples[part], samples[scaled], samples[held], by_row[held], band.guarantee)
             for one, (part, held) in zip(members, folds, strict=True)
         )
-        models, scales, pools = (list(part) for part in zip(*found, strict=True))
+        fitted, pools = [one for one, _ in found], [own for _, own in found]
+        models, scales = [one.estimator for one in fitted], [one.scale for one in fitted]
         field = samples.targets.field
         attributes: dict[str, Any] = {
             "fold_estimators_": [] if band.method == "split" else models,
             "scales_": scales,
+            "lowest_scales_": [one.lowest for one in fitted],
             "points_": np.asarray(field.coords) if scale == "residuals" and field is not None else None,
             "n_calibration_": count,
             "coverage_": float(band.coverage),
@@ -200,10 +203,14 @@ class _Member:
 
 @dataclass(frozen=True)
 class FittedModel:
-    """A fitted estimator and its scale: an array at points, an estimator, or None; names of the columns of a table."""
+    """A fitted estimator and its scale: an array at points, an estimator, or None; names of the columns of a table.
+
+    A learned scale has a lowest one of each channel (``"fields"``) and scalar (``"scalars"``), or None in older files.
+    """
 
     estimator: Any
     scale: Any
+    lowest: dict[str, FloatArray] | None
     name: str
     points: FloatArray | None
     columns: Any
@@ -220,7 +227,8 @@ class FittedModel:
             fields, scalars = sizes[0].fields, sizes[0].scalars
             fields = None if fields is None else _raised(fields, places)
             scalars = None if scalars is None else np.maximum(scalars, np.finfo(np.float64).tiny)
-            return mean, Predictions(fields, scalars), places
+            found = Predictions(fields, scalars)
+            return mean, found if self.lowest is None else _at_least(self.lowest, found), places
         widths = each_part(np.ones_like, mean)
         if widths.fields is not None and self.scale is not None:
             widths = replace(widths, fields=_scale_at(self.scale, self.points, places))
@@ -270,22 +278,23 @@ def _fitted(estimator: Any, samples: Samples) -> Any:
 
 def _fit_member(
     member: _Member, train: Samples, scaled: Samples, held: Samples, mass: FloatArray, guarantee: str
-) -> tuple[Any, Any, dict[str, list[Pool]]]:
+) -> tuple[FittedModel, dict[str, list[Pool]]]:
     """Fit an estimator and its scale; also return the scores of held-out samples of these masses."""
     with checked_by_caller():
         model = member.estimator if member.is_frozen else _fitted(member.estimator, train)
-        scale, name = None, member.scale
+        scale, lowest, name = None, None, member.scale
         if not isinstance(name, str):
             errors, field = _all_errors(scaled, model), scaled.targets.field
             sizes = None if field is None else field.with_values(errors.fields)
             targets = Targets(sizes, errors.scalars, scaled.targets.elsewhere)
             scale, name = _fitted(member.scale, replace(scaled, targets=targets)), "learned"
+            lowest = _lowest_of(errors)
         elif name == "residuals":
             scale = _node_scale(scaled, model)
         field = held.targets.field
         points = None if field is None or name != "residuals" else field.coords
-        fitted = FittedModel(model, scale, name, points, held.columns)
-        return model, scale, _scores(fitted, held, mass, guarantee)
+        fitted = FittedModel(model, scale, lowest, name, points, held.columns)
+        return fitted, _scores(fitted, held, mass, guarantee)
 
 
 def _scores(fitted: FittedModel, held: Samples, mass: FloatArray, guarantee: str) -> dict[str, list[Pool]]:
@@ -340,6 +349,18 @@ def _node_scale(samples: Samples, model: Any) -> FloatArray:
     everywhere = total.mean(axis=0) / len(samples)
     scale = np.sqrt((total + _PRIOR * everywhere) / (len(samples) + _PRIOR))
     return np.where(everywhere > 0, scale, 1.0)
+
+
+def _lowest_of(errors: Predictions) -> dict[str, FloatArray]:
+    """Lowest scale of each channel and scalar that is learned from errors."""
+    parts = [np.ones((1, 0)) if part is None else np.asarray(part) for part in (errors.fields, errors.scalars)]
+    sizes = [np.sqrt(np.square(part).mean(axis=tuple(range(part.ndim - 1)))) for part in parts]
+    return {kind: _LOWEST * size for kind, size in zip(KINDS, sizes, strict=True)}
+
+
+def _at_least(lowest: dict[str, FloatArray], sizes: Predictions) -> Predictions:
+    """Sizes that are no smaller than the lowest of their channel or scalar."""
+    return combined(np.maximum, sizes, Predictions(lowest["fields"], lowest["scalars"]))
 
 
 def _raised(sizes: FloatArray, places: FieldSet) -> FloatArray:

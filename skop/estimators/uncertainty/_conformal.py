@@ -110,6 +110,9 @@ class ConformalRegressor(WrappingRegressor):
     scales_ : list
         Scale that belongs to `estimator_`, or to each of `fold_estimators_`: a fitted estimator, the values at
         `points_`, or None.
+    lowest_scales_ : list
+        Lowest scale of each channel (``"fields"``) and scalar (``"scalars"``) of each scale that was learned, a
+        hundredth of the root mean square of the errors; None for other scales.
     points_ : ndarray of shape (P, d) or None
         Nodes of the scale of ``"residuals"``.
     n_features_in_ : int
@@ -468,7 +471,9 @@ class ConformalRegressor(WrappingRegressor):
 
     def _bounds_at(self, inputs: FieldSet, coords: Any, levels: FloatArray | None) -> tuple[Predictions, Predictions]:
         """Lower and upper bounds, up to the same mass of the scores or to that of each sample."""
-        models = zip(self.fold_estimators_ or [self.estimator_], self.scales_, strict=True)
+        # Files of earlier versions have no lowest scales.
+        lowest = vars(self).get("lowest_scales_", [None] * len(self.scales_))
+        models = zip(self.fold_estimators_ or [self.estimator_], self.scales_, lowest, strict=True)
         given = self.scale_kind_, self.points_, self._columns
         found = [FittedModel(*model, *given).mean_and_scale(inputs, coords, self.spec_) for model in models]
         pools = self.pools_ or [None]
@@ -549,6 +554,11 @@ def _check_conformal(held: Held) -> None:
         held.need(is_learned or is_size or scale is None, "scales_", f"those of {kind!r}")
         held.need(not is_size or (points is not None and len(points) == len(scale)), "points_", "the nodes of scales_")
     counts = {"fields": spec.n_outputs, "scalars": spec.n_scalars}
+    if "lowest_scales_" in vars(held.value):
+        lowest = held.get("lowest_scales_")
+        are_known = isinstance(lowest, list) and len(lowest) == len(scales)
+        are_known = are_known and all(one is None or _has_parts(one, counts, _is_size) for one in lowest)
+        held.need(are_known, "lowest_scales_", "one for each of scales_, of all outputs")
     if not folds:
         held.need(_has_parts(held.get("quantiles_"), counts, _is_factor), "quantiles_", "factors of all outputs")
     pools = held.get("pools_")
@@ -574,6 +584,11 @@ def _has_parts(found: Any, counts: dict[str, int], is_right: Callable[[Any], boo
 def _is_factor(part: Any) -> bool:
     """Whether this is a finite number."""
     return isinstance(part, float) and isfinite(part)
+
+
+def _is_size(part: Any) -> bool:
+    """Whether this is a finite number that is not negative."""
+    return isinstance(part, float) and 0 <= part < np.inf
 
 
 def _is_score_table(part: Any) -> bool:
