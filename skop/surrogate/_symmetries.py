@@ -285,9 +285,16 @@ def _named(item: Any, parameter: str, where: str, names: Sequence[str] | None) -
 
 
 def _check_channels(symmetries: GridSymmetries | PointSymmetries, sources: dict[str, tuple[str, Any, int]]) -> None:
-    """Raise an error if a vector or a tensor names a channel that the data do not have."""
+    """Raise an error if a vector or a tensor names a channel that the data do not have, or that another one has."""
+    taken: dict[str, set[int]] = {where: set() for where, _, _ in sources.values()}
     for name, (where, _, count) in sources.items():
         for channels in getattr(symmetries, name):
+            if shared := taken[where].intersection(channels):
+                raise FieldDataError(
+                    f"{name} names channel {min(shared)} of {where}, which another vector or tensor holds too; "
+                    "declare each channel once."
+                )
+            taken[where].update(channels)
             if max(channels) >= count:
                 held = f"which run from 0 to {count - 1}" if count else "of which there are none"
                 raise FieldDataError(

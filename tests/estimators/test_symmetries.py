@@ -433,14 +433,13 @@ def test_channels_that_come_first_are_named(shape):
 
 
 def test_vectors_of_a_rollout_are_declared_in_each_frame_of_the_window():
-    fields = RANDOM.normal(size=(N, 5, 4, 6))
-    parts = {"names": ["flip_x"], "target_vectors": [(0, 1)], "target_tensors": [[0, 1, 2]]}
-    X, y = np.concatenate([fields, fields], axis=-1)[..., :6], fields[..., :3]
-    step = small(symmetries=SymmetryOptions(**parts, input_vectors=[(0, 1)], input_tensors=[(0, 1, 2), (3, 4, 5)]))
-    with pytest.raises(FieldDataError, match=r"declare input_vectors=\[\(0, 1\), \(3, 4\)\]"):
-        RolloutRegressor(step, window=2).fit(X, y)
-    step.set_params(symmetries__input_vectors=[(3, 4), (0, 1)])
-    RolloutRegressor(step, window=2).fit(X, y)
+    X = RANDOM.normal(size=(N, 5, 4, 10))
+    parts = {"names": ["flip_x"], "target_vectors": [(0, 1)], "target_tensors": [[2, 3, 4]]}
+    step = small(symmetries=SymmetryOptions(**parts, input_vectors=[(0, 1)], input_tensors=[(2, 3, 4), (7, 8, 9)]))
+    with pytest.raises(FieldDataError, match=r"declare input_vectors=\[\(0, 1\), \(5, 6\)\]"):
+        RolloutRegressor(step, window=2).fit(X, X[..., :5])
+    step.set_params(symmetries__input_vectors=[(5, 6), (0, 1)])
+    RolloutRegressor(step, window=2).fit(X, X[..., :5])
 
 
 WRONG = {
@@ -448,6 +447,7 @@ WRONG = {
     "missing channel": ({"names": ["flip_x"], "input_vectors": [(1, 3)]}, "input_vectors names channel 3.*0 to 2"),
     "missing scalar": ({"names": ["flip_x"], "scalar_vectors": [(0, 1)]}, "scalar targets, of which there are none"),
     "name without names": ({"names": ["flip_x"], "target_vectors": ["u"]}, "y has no names; give the numbers"),
+    "channel of two": ({"names": ["flip_x"], "input_vectors": [(0, 1), (1, 2)]}, "channel 1 of X, which another"),
     "no tuple": ({"names": ["flip_x"], "target_vectors": [1]}, "expected a tuple of channels"),
     "wrong domain": ({"names": ["flip_x"], "domain": [(0, 1)]}, "2 pairs"),
     "domain in other units": ({"names": ["flip_x"], "domain": [(0, 0.02), (0, 0.01)]}, "in the units of the points"),
