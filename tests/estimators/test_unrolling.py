@@ -34,7 +34,7 @@ def fields():
 
 def unrolled_parts(inputs, targets, unroll, n_steps=4):
     """A float64 network with the batch of all one-step samples, and the forward of its training."""
-    model = network(dtype="float64", max_iter=1, base=None)
+    model = network(dtype="float64", max_iter=1, base=None, loss="relative_l2")
     steps = _one_steps(inputs, targets, inputs.with_params(None), n_steps, targets.n_channels // n_steps)
     model.fit(*steps)
     batch = model.surrogate_.loader(steps[0], targets=Targets(steps[1])).gather(np.arange(len(steps[0])))

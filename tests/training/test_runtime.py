@@ -409,4 +409,5 @@ print(without, [faults() for _ in range(3)][-1])
     environment = {name: value for name, value in os.environ.items() if not name.startswith("MALLOC_")}
     run = subprocess.run([sys.executable, "-c", program], env=environment, check=True, capture_output=True, text=True)
     without, kept = map(int, run.stdout.split())
-    assert kept < 0.1 * without
+    # An allocator that keeps them by itself has no faults in both.
+    assert kept <= 0.1 * without

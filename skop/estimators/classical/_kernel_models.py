@@ -39,6 +39,7 @@ __all__ = [
     "FEW_INPUTS",
     "POLYHARMONIC",
     "SAME",
+    "TINY",
     "AkimaSystem",
     "Kernel",
     "KernelModel",
@@ -55,6 +56,8 @@ __all__ = [
 _PENALTIES = np.append(np.logspace(-14, 1, 16), 1e6)
 #: Points are the same below this squared distance. It keeps derivatives of roots and logarithms finite.
 SAME = 1e-30
+#: Keeps quotients of numbers in any unit finite.
+TINY = float(np.finfo(float).tiny)
 #: Relative differences up to this are rounding.
 _ROUNDING = 1e-13
 #: Eigenvalues up to this part of the largest are rounding.
@@ -185,7 +188,7 @@ def _slopes(knots: FloatArray, values: FloatArray) -> FloatArray:
     sizes = np.linalg.norm(slopes, axis=1)
     # Where the slopes on either side are the same but for rounding, both weights are.
     changes = np.linalg.norm(np.diff(slopes, axis=0), axis=1)
-    least = _FLAT * (sizes[1:-2] + sizes[2:-1]) + SAME
+    least = _FLAT * (sizes[1:-2] + sizes[2:-1]) + TINY
     left, right = changes[2:] + least, changes[:-2] + least
     share = (left / (left + right))[:, np.newaxis]
     return share * slopes[1:-2] + (1 - share) * slopes[2:-1]

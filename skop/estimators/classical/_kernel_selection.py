@@ -22,6 +22,7 @@ from skop.estimators.classical._kernel_models import (
     FEW_INPUTS,
     POLYHARMONIC,
     SAME,
+    TINY,
     Kernel,
     KernelModel,
     System,
@@ -278,7 +279,7 @@ class Selection:
                 spectrum = self._spectrum(System(kernel, self.points, weight=self.weight))
             eigenvalues, squares, penalties = spectrum
             sums = eigenvalues + penalties[: -1 if is_known else None, np.newaxis]
-            sizes = (squares / sums).sum(axis=1) + SAME
+            sizes = (squares / sums).sum(axis=1) + TINY
             values.append(rank * (len(eigenvalues) * np.log(sizes) + np.log(sums).sum(axis=1)))
         likelihoods, tried = np.stack(values), {}
         for place in likelihoods.argsort(axis=None, kind="stable"):
@@ -557,8 +558,8 @@ class Selection:
             coefficients = inverse @ targets
             solve = left_out_solver(inverse, parts)
             residuals = solve(coefficients)
-            norms = np.sqrt((residuals**2).sum(axis=1)) + SAME
-            loss = float(weights @ norms) + SAME
+            norms = np.sqrt((residuals**2).sum(axis=1)) + TINY
+            loss = float(weights @ norms) + TINY
             by_coefficients = solve((weights / norms)[:, None] * residuals)
             if parts:
                 leverage = np.zeros((n, n))

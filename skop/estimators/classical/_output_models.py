@@ -17,7 +17,7 @@ from skop._typing import FloatArray, IntArray
 from skop.data import Predictions, Targets
 from skop.estimators._weights import weight_option
 from skop.estimators.classical._components import Decomposition, mean_of, of_others, variance_of
-from skop.estimators.classical._kernel_models import KernelModel
+from skop.estimators.classical._kernel_models import TINY, KernelModel
 from skop.estimators.classical._kernel_selection import Selection, between_ends
 from skop.estimators.classical._target_rows import TargetRows, errors_of_outputs
 from skop.estimators.files._file_checks import Held, checks, is_array
@@ -40,8 +40,6 @@ _NEGLIGIBLE = 0.01
 _BETTER = 0.8
 #: Try each output alone up to this number of outputs; more are first grouped by the regressor that suits them.
 _FEW_OUTPUTS = 16
-#: Smallest positive number.
-_TINY = float(np.finfo(float).tiny)
 #: Relative differences up to this are rounding.
 _ROUNDING = 1e-13
 #: Folds of the cross-validation of regressors without a closed form of leave-one-out.
@@ -184,7 +182,7 @@ class OutputModel:
         trained, components = model.left_out_variances(), self.basis.components_
         # Residuals of components are correlated, by which the variance of a point differs from the sum of theirs.
         sizes = np.sqrt(trained.mean(axis=0))
-        standard = model.left_out / np.sqrt(np.maximum(trained, _TINY))
+        standard = model.left_out / np.sqrt(np.maximum(trained, TINY))
         together = (((standard * sizes) @ components) ** 2).mean(axis=0)
         apart = sizes**2 @ components**2
         factor = np.divide(together, apart, out=np.ones_like(apart), where=apart > 0)
@@ -483,10 +481,10 @@ class ModelSearch:
         selection = Selection(points, parts.coefficients, weights, error, *options)
         names = REGRESSORS if self.regressor == "auto" else dict.fromkeys(("mean", self.regressor))
         screened = {name: trials[0][0] for name in names if (trials := selection.screen(name))}
-        shares = np.sqrt(np.cumsum(parts.variances[::-1])[::-1] / max(parts.variances.sum(), _TINY))
+        shares = np.sqrt(np.cumsum(parts.variances[::-1])[::-1] / max(parts.variances.sum(), TINY))
         if parts.is_large and is_auto:
             # Components that the mean would predict as well, compared with the error, are left out.
-            share = 0.5 * _NEGLIGIBLE * selection.least_screened() / max(screened["mean"], _TINY)
+            share = 0.5 * _NEGLIGIBLE * selection.least_screened() / max(screened["mean"], TINY)
             count = max(int((shares > share).sum()), 1)
             selection.narrow(parts.coefficients[:, :count], *targets.measure(parts, count)[1:])
         tried = {name: found for name in names if (found := selection.search(name)) is not None}

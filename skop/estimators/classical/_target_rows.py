@@ -12,12 +12,11 @@ import numpy as np
 from skop._typing import FloatArray, IntArray
 from skop.data import Predictions, Targets
 from skop.estimators.classical._components import Decomposition, mean_of, of_others, variance_of
+from skop.estimators.classical._kernel_models import TINY
 from skop.metrics import channel_sizes
 
 __all__ = ["TargetRows", "deviation", "errors_of_outputs", "own_spreads", "rounding_of", "spreads"]
 
-#: Smallest positive number.
-_TINY = float(np.finfo(float).tiny)
 #: Relative differences up to this are rounding.
 _ROUNDING = 1e-13
 
@@ -152,12 +151,14 @@ def errors_of_outputs(targets: Targets, found: Predictions, weight: FloatArray |
     errors: list[float] = []
     for own, true in ((found.fields, targets.field and targets.field.values), (found.scalars, targets.scalars)):
         if own is not None:
-            parts = [np.asarray(true, dtype=np.float64) - own, np.asarray(true)]
+            # Squares of what half and single precision hold can be beyond them.
+            true = np.asarray(true, dtype=np.float64)
+            parts = [true - own, true]
             if weight is not None:
                 root = np.sqrt(weight).reshape(-1, *[1] * (own.ndim - 1))
                 parts = [root * part for part in parts]
             squares = [np.square(part).reshape(-1, part.shape[-1]).sum(axis=0) for part in parts]
-            errors += np.sqrt(squares[0] / np.maximum(squares[1], _TINY)).tolist()
+            errors += np.sqrt(squares[0] / np.maximum(squares[1], TINY)).tolist()
     return np.array(errors)
 
 
