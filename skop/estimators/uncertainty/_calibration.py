@@ -228,7 +228,9 @@ class FittedModel:
             fields = None if fields is None else _raised(fields, places)
             scalars = None if scalars is None else np.maximum(scalars, np.finfo(np.float64).tiny)
             found = Predictions(fields, scalars)
-            return mean, found if self.lowest is None else _at_least(self.lowest, found), places
+            if self.lowest is not None:
+                found = combined(np.maximum, found, Predictions(**self.lowest))
+            return mean, found, places
         widths = each_part(np.ones_like, mean)
         if widths.fields is not None and self.scale is not None:
             widths = replace(widths, fields=_scale_at(self.scale, self.points, places))
@@ -356,11 +358,6 @@ def _lowest_of(errors: Predictions) -> dict[str, FloatArray]:
     parts = [np.ones((1, 0)) if part is None else np.asarray(part) for part in (errors.fields, errors.scalars)]
     sizes = [np.sqrt(np.square(part).mean(axis=tuple(range(part.ndim - 1)))) for part in parts]
     return {kind: _LOWEST * size for kind, size in zip(KINDS, sizes, strict=True)}
-
-
-def _at_least(lowest: dict[str, FloatArray], sizes: Predictions) -> Predictions:
-    """Sizes that are no smaller than the lowest of their channel or scalar."""
-    return combined(np.maximum, sizes, Predictions(lowest["fields"], lowest["scalars"]))
 
 
 def _raised(sizes: FloatArray, places: FieldSet) -> FloatArray:
