@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from threading import Semaphore
+from threading import Condition
 from typing import Any
 
 import numpy as np
@@ -106,19 +106,29 @@ class SetFile:
         made = self._made(part) if part.exists() else 0
         yield made
         n_workers = workers_for(n_jobs, self.count - made)
-        # Where writing is slower than making, samples would otherwise fill the memory.
-        room = Semaphore(2 * effective_n_jobs(n_workers))
-        tasks = (delayed(self._make_where_room)(number, room) for number in range(made, self.count))
+        # Where writing is slower than making, samples would otherwise fill the memory. Room is given in the order of
+        # the samples: a count of free places could go to later ones alone, while all wait for the next.
+        written, ahead = Condition(), 2 * effective_n_jobs(n_workers)
+
+        def make_where_room(number: int) -> Arrays:
+            with written:
+                written.wait_for(lambda: number < made + ahead)
+            return self._make(number)
+
+        tasks = (delayed(make_where_room)(number) for number in range(made, self.count))
         try:
-            for arrays in Parallel(n_workers, prefer="threads", batch_size=1, return_as="generator")(tasks):
+            for arrays in Parallel(n_workers, require="sharedmem", batch_size=1, return_as="generator")(tasks):
                 if not made:
                     write_in_one_step(part, partial(self._allocate, arrays))
                 _write_sample(part, made, arrays)
-                made += 1
-                room.release()
+                with written:
+                    made += 1
+                    written.notify_all()
                 yield made
         finally:
-            room.release(self.count)  # no thread waits for a call that has ended
+            with written:
+                ahead = self.count  # no thread waits for a call that has ended
+                written.notify_all()
         part.replace(self.path)
 
     @property
@@ -140,11 +150,6 @@ class SetFile:
                 "elsewhere."
             )
         return made
-
-    def _make_where_room(self, number: int, room: Semaphore) -> Arrays:
-        """Make one sample as soon as few others wait to be written."""
-        room.acquire()
-        return self._make(number)
 
     def _make(self, number: int) -> Arrays:
         """Make one sample."""

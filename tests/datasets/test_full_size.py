@@ -9,8 +9,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import h5py
+import joblib
 import numpy as np
 import pytest
+from joblib._parallel_backends import ThreadingBackend
 
 from skop import FieldSet
 from skop.cli import main
@@ -163,6 +165,25 @@ def test_few_samples_are_held_in_memory_while_threads_make_more(tmp_path):
     file, _ = parts_of_set(replace(small("darcy", 60), make=make, options={}), tmp_path)
     ahead = [len(making) - made for made in file.write(2)]
     assert max(ahead) <= 4
+
+
+class OneLate(ThreadingBackend):
+    """Threads of joblib in which the first task starts long after those that follow it."""
+
+    n_submitted = 0
+
+    def submit(self, func, callback=None):
+        delay, self.n_submitted = 0 if self.n_submitted else 0.1, self.n_submitted + 1
+        return super().submit(lambda: (time.sleep(delay), func())[1], callback)
+
+
+def test_a_thread_that_starts_late_holds_nothing_up(tmp_path):
+    def make(n_samples, random_state):
+        return np.zeros((1, 4, 1)), np.zeros((1, 4, 1))
+
+    file, _ = parts_of_set(replace(small("darcy", 20), make=make, options={}), tmp_path)
+    with joblib.parallel_config(OneLate()):
+        assert list(file.write(2))[-1] == 20
 
 
 def test_what_is_there_is_never_overwritten(tmp_path):
