@@ -618,3 +618,31 @@ def test_fields_that_say_that_their_points_differ_are_refused():
     rounded = FieldSet(points.astype(np.float32), fields)
     assert relative_l2_error(same, rounded) == relative_l2_error(same, fields) == 0
     assert relative_l2_error(FieldSet(np.stack([points] * 3), fields), same) == 0
+
+
+def test_tables_with_their_labels_in_another_order_are_refused():
+    pandas = pytest.importorskip("pandas")
+    true = pandas.DataFrame(np.random.default_rng(0).random((5, 2)), columns=["drag", "lift"], index=list("abcde"))
+    with pytest.raises(FieldDataError, match=r"label 0 of the columns is drag in y_true and lift in y_pred"):
+        relative_l2_error(true, true[["lift", "drag"]], kind="scalar")
+    for true_part, part in ((true, true[::-1]), (true["drag"], true["drag"][::-1])):
+        with pytest.raises(FieldDataError, match=r"label 0 of the index is a in y_true and e in y_pred.*loc\[y_true"):
+            relative_l2_error(true_part, part, kind="scalar")
+    numbered = true.reset_index(drop=True)
+    assert relative_l2_error(true, numbered, kind="scalar") == relative_l2_error(true, true.to_numpy()) == 0
+
+
+@pytest.mark.parametrize("metric", GRID_ERRORS)
+def test_grids_with_uneven_steps_are_refused(metric):
+    generator = np.random.default_rng(0)
+    x, values = np.linspace(0, 1, 5), generator.random((3, 5, 5, 1))
+    even = np.stack(np.meshgrid(3 + 2 * x, x, indexing="ij"), -1)
+    uneven = np.stack(np.meshgrid(x**2, x, indexing="ij"), -1)
+    bent = even + 0.1 * np.sin(even[..., ::-1])
+    turned = np.float32(even @ [[0.6, 0.8], [-0.8, 0.6]])
+    for coords in (even, turned, np.stack([even] * 3)):
+        np.testing.assert_array_equal(metric(FieldSet(coords, values), 1.1 * values), metric(values, 1.1 * values))
+    for coords in (uneven, bent, np.stack([even, uneven, even])):
+        with pytest.raises(FieldDataError, match=r"y_true, sample [01], have uneven steps along the axes"):
+            metric(FieldSet(coords, values), values)
+    assert h1_error(FieldSet(uneven, values), values, spacing=(1, 1)) == 0

@@ -57,7 +57,7 @@ def h1_error(
         Points along each axis, at least 3. Needed where the arrays do not show it, also for one
         grid axis: (P,).
     spacing : sequence of float, optional
-        Distance of neighbouring points along each axis. Default: a grid that fills the unit box.
+        Distance of neighbouring points along each axis. Default: an even grid that fills the unit box.
     gradient_weight : float, default=1.0
         Weight of the derivatives, >= 0; 0 gives `relative_l2_error`.
 
@@ -86,7 +86,7 @@ def h1_error(
     weight = check_weights(sample_weight, len(pairs))
     norms = np.empty((2, len(pairs)))
     for index, (u, v) in enumerate(pairs):
-        grid = pairs.grid(index, _as_shape(grid_shape))
+        grid = (pairs.even_grid if spacing is None else pairs.grid)(index, _as_shape(grid_shape))
         steps = _check_steps(spacing, grid)
         norms[:, index] = [_h1_norm(field, grid, steps, gradient_weight) for field in (v - u, u)]
     whole = norm_of_set(norms[1], weight)
@@ -152,7 +152,7 @@ def spectral_error(
         raise ValueError(f"bands is {bands!r}, expected increasing positive wave numbers.")
     pairs = pair_fields(y_true, y_pred)
     weight = check_weights(sample_weight, len(pairs))
-    grids = [pairs.grid(index, _as_shape(grid_shape)) for index in range(len(pairs))]
+    grids = [pairs.even_grid(index, _as_shape(grid_shape)) for index in range(len(pairs))]
     powers = np.stack([_band_powers(v - u, grid, edges) for (u, v), grid in zip(pairs, grids, strict=True)])
     return np.sqrt(powers if average == "none" else np.average(powers, axis=0, weights=weight))
 
@@ -232,7 +232,7 @@ def phase_error(
         raise ValueError(f"threshold is {threshold!r}, expected a number >= 0 and < 1.")
     pairs = pair_fields(y_true, y_pred)
     weight = check_weights(sample_weight, len(pairs))
-    grids = [pairs.grid(index, _as_shape(grid_shape)) for index in range(len(pairs))]
+    grids = [pairs.even_grid(index, _as_shape(grid_shape)) for index in range(len(pairs))]
     counts = sorted({_n_wave_numbers(grid) for grid in grids})
     if len(counts) > 1:
         raise FieldDataError(

@@ -33,6 +33,8 @@ __all__ = [
 FloatArray = npt.NDArray[np.float64]
 GridShape = tuple[int, ...]
 Kind = Literal["field", "scalar"]
+#: Differences between the steps of an even grid, as a fraction of a step: rounding of single precision, and more.
+_EVEN = 1e-2
 
 
 @dataclass(frozen=True)
@@ -50,12 +52,15 @@ class FieldPairs:
         Whether a sample is a row of scalars, (1, q), instead of a field.
     grid_shape : tuple of int or None
         Grid that the container of the true fields states for all samples.
+    coords : ndarray of shape (P, d) or (n, P, d), or None
+        Coordinates that the container of the true fields holds in one array.
     """
 
     true: Sequence[Any] | npt.NDArray[Any]
     predicted: Sequence[Any] | npt.NDArray[Any]
     scalar: bool
     grid_shape: GridShape | None = None
+    coords: FloatArray | None = None
 
     def __len__(self) -> int:
         return len(self.true)
@@ -103,6 +108,23 @@ class FieldPairs:
             raise FieldDataError(f"grid_shape is {found}, but sample {index} of y_true has {n_points} points.")
         return tuple(found)
 
+    def even_grid(self, index: int, grid_shape: GridShape | None) -> GridShape:
+        """Grid of a sample, as `grid` gives it; coordinates with uneven steps raise a FieldDataError."""
+        found = self.grid(index, grid_shape)
+        if self.coords is None:
+            return found
+        coords = self.coords if self.coords.shape[:-1] == found or self.coords.ndim == 2 else self.coords[index]
+        points = coords.reshape(*found, -1)
+        slack = _EVEN * np.ptp(coords.reshape(-1, points.shape[-1]), axis=0).max() / max(found)
+        steps = [np.diff(points, axis=axis) for axis in range(len(found))]
+        if any(step.size and np.ptp(step.reshape(-1, step.shape[-1]), axis=0).max() > slack for step in steps):
+            raise FieldDataError(
+                f"the points of y_true, sample {index}, have uneven steps along the axes of their grid {found}, and "
+                "this metric takes an even grid. Interpolate both to one, or pass the fields without their coordinates "
+                "to count in steps of the grid."
+            )
+        return found
+
 
 def pair_fields(y_true: Any, y_pred: Any, kind: Kind | None = None) -> FieldPairs:
     """Pair two sets of samples and check their lengths; values are checked while iterating.
@@ -131,16 +153,18 @@ def pair_fields(y_true: Any, y_pred: Any, kind: Kind | None = None) -> FieldPair
         raise FieldDataError(
             f"y_true has {len(true)} samples and y_pred {len(predicted)}, expected the same number, at least one."
         )
-    _check_same_places(y_true, y_pred)
+    coords = _coords_of(y_true)
+    _check_same_places(y_true, y_pred, coords)
+    _check_same_labels(y_true, y_pred)
     n_axes = np.ndim(true[0]) + 1
     if (n_axes == 1 and kind == "field") or (n_axes > 2 and kind == "scalar"):
         raise FieldDataError(f"kind is {kind!r}, which does not fit a y_true with {n_axes} axes.")
     scalar = n_axes == 1 or kind == "scalar"
     grid_shape = getattr(y_true, "grid_shape", None)
-    return FieldPairs(true, predicted, scalar, None if grid_shape is None else tuple(grid_shape))
+    return FieldPairs(true, predicted, scalar, None if grid_shape is None else tuple(grid_shape), coords)
 
 
-def _check_same_places(y_true: Any, y_pred: Any) -> None:
+def _check_same_places(y_true: Any, y_pred: Any, coords: FloatArray | None) -> None:
     """Raise where two containers of fields say that their channels or points are not the same."""
     true_names, names = (getattr(y, "channel_names", None) for y in (y_true, y_pred))
     if true_names is not None and names is not None and tuple(true_names) != tuple(names):
@@ -148,14 +172,30 @@ def _check_same_places(y_true: Any, y_pred: Any) -> None:
             f"the channels of y_true are {list(true_names)} and those of y_pred {list(names)}; bring them into one "
             "order, or rename them."
         )
-    coords = [_coords_of(y) for y in (y_true, y_pred)]
-    if coords[0] is None or coords[1] is None or coords[0].shape != coords[1].shape or not coords[0].size:
+    others = None if coords is None else _coords_of(y_pred)
+    if coords is None or others is None or coords.shape != others.shape or not coords.size:
         return
-    slack = 1e-6 * np.ptp(coords[0].reshape(-1, coords[0].shape[-1]), axis=0)
-    if (np.abs(coords[0] - coords[1]) > slack).any():
+    slack = 1e-6 * np.ptp(coords.reshape(-1, coords.shape[-1]), axis=0)
+    if (np.abs(coords - others) > slack).any():
         raise FieldDataError(
             "y_true lies on other points than y_pred, or on the same points in another order; bring both into one."
         )
+
+
+def _check_same_labels(y_true: Any, y_pred: Any) -> None:
+    """Raise where two tables have the same labels of columns or rows in another order, since arrays have none."""
+    for axis in ("columns", "index"):
+        true, predicted = (
+            list(getattr(y, axis)) if hasattr(y, "iloc") and hasattr(y, axis) else [] for y in (y_true, y_pred)
+        )
+        if true != predicted and len(true) == len(predicted) and set(true) == set(predicted):
+            place = next(place for place, pair in enumerate(zip(true, predicted, strict=True)) if pair[0] != pair[1])
+            keep = "[list(y_true.columns)]" if axis == "columns" else ".loc[y_true.index]"
+            raise FieldDataError(
+                f"label {place} of the {axis} is {true[place]} in y_true and {predicted[place]} in y_pred: both hold "
+                f"the same labels in different order. Pass y_pred{keep}, or y_pred.to_numpy() if its {axis} are in the "
+                "order of y_true."
+            )
 
 
 def _coords_of(y: Any) -> FloatArray | None:
