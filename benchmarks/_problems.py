@@ -298,9 +298,14 @@ def _extrapolation(n_train: int, n_test: int, seed: int) -> Problem:
     return _split(table, FieldSet(place[:, np.newaxis], values[..., np.newaxis]), n_test)
 
 
-def _european_option(n_train: int, n_test: int, seed: int) -> Problem:
-    """Six parameters to the price over spot and time."""
-    return _split(*make_european_option(n_test + n_train, random_state=seed), n_test)
+def _european_option(shift: float = 0.0) -> Callable[[int, int, int], Problem]:
+    """Six parameters to the price over spot and time, or to the price and a constant."""
+
+    def make(n_train: int, n_test: int, seed: int) -> Problem:
+        X, y = make_european_option(n_test + n_train, random_state=seed)
+        return _split(X, FieldSet(y.coords, np.asarray(y.values) + np.float32(shift), grid_shape=y.grid_shape), n_test)
+
+    return make
 
 
 def _darcy(resolution: int) -> Callable[[int, int, int], Problem]:
@@ -378,7 +383,9 @@ PROBLEMS = {
     "noisy": Recipe("five numbers to three scalars under larger noise, tests without it, a table", _noisy, 80, 200),
     "kinds": Recipe("four numbers to a plane, a law of powers, a front and a wave, a table", _kinds, 80, 200),
     "extrapolation": Recipe("three numbers to a wave, tests up to a tenth outside a range", _extrapolation, 40, 60),
-    "european-option": Recipe("six parameters to the price over spot and time, 64 x 64", _european_option, 500, 100),
+    "european-option": Recipe("six parameters to the price over spot and time, 64 x 64", _european_option(), 500, 100),
+    "european-option-60": Recipe("the same with 60 samples", _european_option(), 60, 60),
+    "european-option-shift": Recipe("the same and 1,800 added, 30 deviations", _european_option(1800.0), 60, 60),
     "darcy-32": Recipe("permeability to pressure, 32 x 32", _darcy(32), 1000, 100),
     "darcy-32-300": Recipe("the same with 300 samples", _darcy(32), 300, 100),
     "darcy-32-100": Recipe("the same with 100 samples", _darcy(32), 100, 100),

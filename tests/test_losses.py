@@ -124,6 +124,21 @@ def test_slopes_count_as_far_as_values_are_learned():
         assert factor.grad.item() == pytest.approx((1 + 2 * part) * (size > 0))
 
 
+def test_the_sobolev_loss_of_a_shifted_field_is_that_of_its_deviation():
+    generator = torch.Generator().manual_seed(0)
+    target, error = torch.randn(2, 1, 6, 2, generator=generator, dtype=torch.float64)
+    target = target - target.mean(dim=1, keepdim=True)
+    for shift in (-3.0, 1e4):
+        deviation = float(target.norm() / (target + shift).norm())
+        found = SobolevLoss(deviation=deviation)(target + shift + 0.1 * error, target + shift, grid_shape=(6,))
+        torch.testing.assert_close(
+            found, SobolevLoss()(target + 0.1 * error, target, grid_shape=(6,)), rtol=1e-9, atol=0
+        )
+    for wrong in (0.0, 1.5, float("nan")):
+        with pytest.raises(ValueError, match="deviation is"):
+            SobolevLoss(deviation=wrong)
+
+
 def test_slopes_of_the_sobolev_loss_converge_with_second_order():
     def slope_error(n_points):
         x = torch.linspace(0, 1, n_points, dtype=torch.float64).reshape(1, -1, 1)

@@ -123,6 +123,19 @@ class FieldScaler:
             self.size_ = unit * np.sqrt(relative.reshape(-1, mean.shape[-1]).max(axis=0))
         return self
 
+    def deviations(self) -> tuple[FloatArray, FloatArray]:
+        """Root mean squares (c,) of the deviations from the mean, 0 for constants, and of the values in physical units.
+
+        Both are `size_` where no mean is taken off the values: without scaling, and for logarithms.
+        """
+        if self.mode is None or self.function is not None:
+            return self.size_, self.size_
+        spread = self.scale_ if self.spread_ is None else self.spread_
+        # Divided by the size, because squares of very large or small values over- or underflow.
+        spread, mean = ((part / self.size_).reshape(-1, len(self.size_)) for part in (spread, self.mean_))
+        squares = np.square(spread).mean(axis=0)
+        return self.size_ * np.sqrt(squares), self.size_ * np.sqrt(squares + np.square(mean).mean(axis=0))
+
     @property
     def needs_double(self) -> bool:
         """Whether single precision would lose the variation of values in physical units, or overflow."""

@@ -160,14 +160,19 @@ class GradientRelativeL2Loss(TrainingLoss):
 class SobolevLoss(TrainingLoss):
     """Relative L2 error of the values plus that of the slopes, on a grid or at points with their neighbours.
 
-    l = e + gradient_weight · max(1 - e, 0)⁴ · |û - u| / max(|u|, ||u||), with e = ||û - u|| / ||u|| and |v|² = Σ_a
-    ||∂_a v||² over all axes. A slope is the difference of two neighbours over their distance in a grid of the unit box;
-    points are taken to lie as dense as those of a grid. The factor (1 - e)⁴ is a number for the gradient.
+    l = e + gradient_weight · max(1 - e, 0)⁴ · |û - u| / max(|u|, d ||u||), with e = ||û - u|| / (d ||u||), d the
+    `deviation` and |v|² = Σ_a ||∂_a v||² over all axes. A slope is the difference of two neighbours over their distance
+    in a grid of the unit box; points are taken to lie as dense as those of a grid. The factor (1 - e)⁴ is a number for
+    the gradient.
 
     Parameters
     ----------
     gradient_weight : float, default=1.0
-        Weight of the slopes, >= 0; 0 gives the relative L2 error.
+        Weight of the slopes, >= 0; 0 leaves the error of the values.
+    deviation : float, default=1.0
+        Root mean square of the deviations of the training targets from their mean, as a part of the root mean square of
+        the targets: above 0, at most 1. Fits with ``loss="sobolev"``, the default for fields, set it, so that 300 K
+        count as 27 °C do.
     reduction : {"mean", "sum"}, default="mean"
         Over the batch.
 
@@ -194,12 +199,15 @@ class SobolevLoss(TrainingLoss):
     """
 
     gradient_weight: float = 1.0
+    deviation: float = 1.0
     reduction: Reduction = "mean"
 
     def __post_init__(self) -> None:
         """Check the parameters."""
         check_reduction(self.reduction)
         check_gradient_weight(self.gradient_weight)
+        if not 0 < self.deviation <= 1:
+            raise ValueError(f"deviation is {self.deviation!r}, expected a number > 0 and <= 1.")
 
     def _per_sample(
         self,
@@ -218,7 +226,7 @@ class SobolevLoss(TrainingLoss):
         if grid_shape is None:
             check_neighbours(neighbours, prediction)
         error = prediction - target
-        size = sample_norm(target).clamp_min(NORM_FLOOR)
+        size = (self.deviation * sample_norm(target)).clamp_min(NORM_FLOOR)
         slopes, target_slopes = (_slope_norm(field, mask, grid_shape, neighbours) for field in (error, target))
         values = sample_norm(error) / size
         # A gradient of this factor would raise the error of the values.

@@ -97,6 +97,19 @@ def test_constant_channel_maps_to_zero_and_back():
         )
 
 
+@pytest.mark.parametrize("mode", ["channel", "point"])
+def test_deviations_are_those_from_the_means_that_are_taken_off(mode):
+    values = np.random.default_rng(0).normal([5.0, 0.0, -3.0], [1e-3, 1e150, 0.0], (N, P, 3))
+    deviations, sizes = fitted(values, mode=mode).deviations()
+    mean = values.mean(axis=0 if mode == "point" else (0, 1))
+    unit = np.array([1.0, 1e150, 1.0])
+    expected = [np.sqrt(np.square(part / unit).mean(axis=(0, 1))) for part in (values - mean, values)]
+    np.testing.assert_allclose(deviations / unit, expected[0], rtol=1e-9, atol=1e-15)
+    np.testing.assert_allclose(sizes / unit, expected[1], rtol=1e-9)
+    scaler = fitted(values, mode=None)
+    assert all(part is scaler.size_ for part in scaler.deviations())
+
+
 def test_small_spread_on_a_large_mean_is_no_constant():
     values = 1e5 + 1e-3 * np.random.default_rng(0).normal(size=(20, P, 1))
     np.testing.assert_allclose(fitted(values).scale_, values.std(), rtol=1e-6)

@@ -485,10 +485,14 @@ def test_the_unit_of_the_fields_does_not_matter(subtests):
                 np.testing.assert_allclose(other / scale, expected, rtol=1e-3, atol=1e-4)
 
 
-def test_a_square_table_of_images_without_channel_axis_is_pointed_out():
-    images = RANDOM.normal(size=(4, 8, 8))
-    with pytest.warns(SkopWarning, match="add a channel axis"):
+@pytest.mark.parametrize("shape", [(8, 8), (24, 18), (10, 16)])
+def test_images_without_channel_axis_are_pointed_out(shape):
+    images, frames = RANDOM.normal(size=(4, *shape)), RANDOM.normal(size=(4, 40, 10))
+    with pytest.warns(SkopWarning, match=r"grid of {} points with {} channels\..*add a channel axis".format(*shape)):
         small().fit(images, images)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        small().fit(frames, frames)
 
 
 # ---------------------------------------------------------------- parameters

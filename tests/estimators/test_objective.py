@@ -130,6 +130,24 @@ def test_balanced_channels_do_not_depend_on_their_units(fields):
     assert float(in_physical_units) != pytest.approx(losses[0], rel=1e-3)
 
 
+@pytest.mark.parametrize("mode", ["channel", "point"])
+def test_the_default_loss_does_not_depend_on_the_zero_of_the_units(fields, mode):
+    """Kelvin and Celsius, absolute and gauge pressure: for samples of equal size about the mean the same number."""
+    outputs = torch.from_numpy(np.random.default_rng(1).standard_normal(fields.shape))
+    outputs = outputs * torch.tensor([1.0, 0.3]) + torch.tensor([0.0, 0.5])
+    centred = fields - fields.mean(axis=1, keepdims=True)
+    centred = centred / np.sqrt(np.square(centred).mean(axis=1, keepdims=True))
+    centred = np.concatenate([centred, -centred])
+    outputs = torch.cat([outputs, outputs])
+    for balanced, shift in ((False, 1e3), (True, np.array([0.0, 1e3])), (True, np.array([-20.0, 0.0]))):
+        objectives = [make(part, "sobolev", balanced=balanced, mode=mode)[0] for part in (centred, centred + shift)]
+        losses = [
+            float(objective(outputs, batch_of(part)))
+            for objective, part in zip(objectives, (centred, centred + shift), strict=True)
+        ]
+        assert losses[1] == pytest.approx(losses[0], rel=1e-6)
+
+
 def test_packed_samples_count_as_samples_side_by_side(fields):
     objective, _ = make(fields, "relative_l2")
     outputs = torch.from_numpy(np.random.default_rng(1).standard_normal(fields.shape))

@@ -69,11 +69,15 @@ def grid_array(X: Any, name: str) -> FieldSet:
             f"{name} has shape {tuple(array.shape)}; expected (n_samples, *grid, channels) with 1 to 3 grid axes."
         )
     grid = tuple(map(int, array.shape[1:-1]))
-    if len(grid) == 1 and grid[0] == array.shape[-1] > 3:
-        warn(
-            f"{name} of shape {tuple(array.shape)} is read as a 1-D grid of {grid[0]} points with {grid[0]} channels. "
-            f"For one channel on a {grid[0]}x{grid[0]} grid, add a channel axis: {name}[..., None]."
-        )
+    if len(grid) == 1:
+        fewer, more = sorted(map(int, array.shape[1:]))
+        # Two axes of about the same length are those of a grid more often than points and channels.
+        if fewer == more > 3 or 2 * fewer >= more > fewer >= 2 * _FEW_CHANNELS:
+            warn(
+                f"{name} of shape {tuple(array.shape)} is read as a 1-D grid of {grid[0]} points with "
+                f"{array.shape[-1]} channels. For one channel on a {grid[0]}x{array.shape[-1]} grid, add a channel "
+                f"axis: {name}[..., None]."
+            )
     if len(grid) > 1 and grid[0] <= _FEW_CHANNELS and min(*grid[1:], array.shape[-1]) >= 2 * _FEW_CHANNELS:
         shape = "x".join(map(str, grid))
         warn(

@@ -55,7 +55,7 @@ class Objective:
     scalar_weight : float, default=1.0
         Weight of the loss of scalars that are predicted in addition to a field.
     balanced : bool, default=False
-        Whether a relative loss divides each channel by its size, instead of using physical units.
+        Whether a relative loss divides each channel by its deviation, instead of using physical units.
     """
 
     def __init__(
@@ -68,19 +68,23 @@ class Objective:
         scalar_weight: float = 1.0,
         balanced: bool = False,
     ) -> None:
+        scaler = scalers.scalars if scalers.target is None else scalers.target
+        if scaler is None:
+            raise ValueError("scalers have neither a field nor scalars to predict; expected at least one.")
+        deviations, sizes = scaler.deviations()
+        units = np.where(deviations > 0, deviations, scaler.size_) if balanced else scaler.size_.max()
         options: dict[str, Any] = {} if callable(loss) else {"reduction": reduction}
+        if loss == "sobolev" and deviations.any():
+            options["deviation"] = float(np.linalg.norm(deviations / units) / np.linalg.norm(sizes / units))
         self.loss = get_loss(loss, **options)
         self.scalar_loss = get_loss("mse", reduction=reduction)
         self.scalers, self.scalar_weight = scalers, scalar_weight
         self.spacing = spacing
         self.physical = getattr(self.loss, "physical_units", True)
-        scaler = scalers.scalars if scalers.target is None else scalers.target
-        if scaler is None:
-            raise ValueError("scalers have neither a field nor scalars to predict; expected at least one.")
         # Relative losses do not depend on the unit, but squares of very small or large values under- or overflow in
         # single precision, so values are divided by their size. A user's loss function gets physical units.
         ours = isinstance(self.loss, TrainingLoss) and (scaler.mode, scaler.function) != (None, None)
-        self.unit = (scaler.size_ if balanced else scaler.size_.max()) if ours else np.ones(())
+        self.unit = np.asarray(units) if ours else np.ones(())
 
     @property
     def reduction(self) -> str | None:
