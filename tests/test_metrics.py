@@ -14,6 +14,7 @@ from sklearn.model_selection import GridSearchCV, KFold, cross_validate
 
 import skop.metrics
 from skop import FieldSet, metrics
+from skop.data import unit_grid
 from skop.exceptions import FieldDataError
 from skop.metrics import (
     channel_sizes,
@@ -646,3 +647,27 @@ def test_grids_with_uneven_steps_are_refused(metric):
         with pytest.raises(FieldDataError, match=r"y_true, sample [01], have uneven steps along the axes"):
             metric(FieldSet(coords, values), values)
     assert h1_error(FieldSet(uneven, values), values, spacing=(1, 1)) == 0
+
+
+@pytest.mark.parametrize(
+    "metric", [relative_l2_error, root_mean_squared_error, h1_error, pdebench_rmse, pdebench_nrmse, pdebench_rl2]
+)
+def test_grids_of_different_shape_are_refused(metric):
+    u = np.random.default_rng(0).normal(size=(4, 6, 7, 1))
+    turned = u.transpose(0, 2, 1, 3)
+    for true in (u, FieldSet(unit_grid((6, 7)), u)):
+        with pytest.raises(FieldDataError, match="6, 7.*7, 6"):
+            metric(true, turned)
+        assert metric(true, u.reshape(4, 42, 1)) == 0
+
+
+@pytest.mark.parametrize("metric", [pdebench_rmse, pdebench_nrmse, pdebench_rl2])
+def test_pdebench_metrics_take_what_the_others_take(metric):
+    u, v = np.random.default_rng(0).normal(size=(2, 4, 6, 7, 2))
+    fields = FieldSet(unit_grid((6, 7)), u)
+    assert metric(fields, v) == metric(u, v) == metric(list(u), v.reshape(4, 42, 2))
+    for wrong in (u + 0j, u.astype(str)):
+        with pytest.raises(FieldDataError, match=r"y_true has dtype .*expected real numbers"):
+            metric(wrong, v)
+    with pytest.raises(FieldDataError, match="y_pred has samples of different shapes"):
+        metric(u, [part[: 3 + place] for place, part in enumerate(v)])

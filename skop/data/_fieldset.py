@@ -432,6 +432,13 @@ class FieldSet:
     def __iter__(self) -> Iterator[FieldSet]:
         return (self[index] for index in range(len(self)))
 
+    def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
+        """Refuse to become an array: NumPy would make one of its samples, and say little about why it cannot."""
+        raise TypeError(
+            f"{self!r} came where an array is expected, as in tools of scikit-learn that change single columns. Pass "
+            "its values, to_grid() or params, or use a tool that selects samples only."
+        )
+
     def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
         """Support ``np.concatenate``, with which scikit-learn joins the predictions of folds."""
         if func is not np.concatenate:

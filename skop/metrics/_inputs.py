@@ -50,8 +50,8 @@ class FieldPairs:
         One array per sample, or an array with the sample axis first.
     scalar : bool
         Whether a sample is a row of scalars, (1, q), instead of a field.
-    grid_shape : tuple of int or None
-        Grid that the container of the true fields states for all samples.
+    grid_shape, predicted_grid : tuple of int or None
+        Grids that the containers of the true and of the predicted fields state for all samples.
     coords : ndarray of shape (P, d) or (n, P, d), or None
         Coordinates that the container of the true fields holds in one array.
     """
@@ -60,6 +60,7 @@ class FieldPairs:
     predicted: Sequence[Any] | npt.NDArray[Any]
     scalar: bool
     grid_shape: GridShape | None = None
+    predicted_grid: GridShape | None = None
     coords: FloatArray | None = None
 
     def __len__(self) -> int:
@@ -67,6 +68,12 @@ class FieldPairs:
 
     def __iter__(self) -> Iterator[tuple[FloatArray, FloatArray]]:
         for index, (true, predicted) in enumerate(zip(self.true, self.predicted, strict=True)):
+            grids = self.grid_shape or _axes_of(true), self.predicted_grid or _axes_of(predicted)
+            if None not in grids and grids[0] != grids[1]:
+                raise FieldDataError(
+                    f"sample {index}: y_true is on a grid {grids[0]} and y_pred on a grid {grids[1]}, expected the "
+                    "same; exchange the axes of one if they are in another order, or interpolate to one grid."
+                )
             pair = self._points(true, index, "y_true"), self._points(predicted, index, "y_pred")
             if pair[0].shape != pair[1].shape:
                 raise FieldDataError(
@@ -97,7 +104,7 @@ class FieldPairs:
     def grid(self, index: int, grid_shape: GridShape | None) -> GridShape:
         """Grid of a sample: the one asked for, the container's, or the sample's own axes."""
         shape = np.shape(self.true[index])
-        found = grid_shape or self.grid_shape or (tuple(shape[:-1]) if len(shape) > 2 else None)
+        found = grid_shape or self.grid_shape or _axes_of(self.true[index])
         n_points = prod(shape[:-1]) if len(shape) > 1 else prod(shape)
         if self.scalar or found is None:
             raise FieldDataError(
@@ -124,6 +131,18 @@ class FieldPairs:
                 "to count in steps of the grid."
             )
         return found
+
+
+def _axes_of(sample: Any) -> GridShape | None:
+    """Lengths of the grid axes of a sample (*grid, c); None for points and scalars."""
+    shape = np.shape(sample)
+    return tuple(shape[:-1]) if len(shape) > 2 else None
+
+
+def _grid_of(y: Any) -> GridShape | None:
+    """Grid that a container of fields states for all samples."""
+    grid_shape = getattr(y, "grid_shape", None)
+    return None if grid_shape is None else tuple(grid_shape)
 
 
 def pair_fields(y_true: Any, y_pred: Any, kind: Kind | None = None) -> FieldPairs:
@@ -160,8 +179,7 @@ def pair_fields(y_true: Any, y_pred: Any, kind: Kind | None = None) -> FieldPair
     if (n_axes == 1 and kind == "field") or (n_axes > 2 and kind == "scalar"):
         raise FieldDataError(f"kind is {kind!r}, which does not fit a y_true with {n_axes} axes.")
     scalar = n_axes == 1 or kind == "scalar"
-    grid_shape = getattr(y_true, "grid_shape", None)
-    return FieldPairs(true, predicted, scalar, None if grid_shape is None else tuple(grid_shape), coords)
+    return FieldPairs(true, predicted, scalar, _grid_of(y_true), _grid_of(y_pred), coords)
 
 
 def _check_same_places(y_true: Any, y_pred: Any, coords: FloatArray | None) -> None:

@@ -3,13 +3,14 @@
 Notation: n samples, P points, t frames, c channels; u the truth, û the prediction, e = û - u.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from skop.exceptions import FieldDataError
 from skop.metrics._errors import relative_l2_error
-from skop.metrics._inputs import FloatArray, average_samples, check_weights, unmasked
+from skop.metrics._inputs import FloatArray, average_samples, check_weights, pair_fields, unmasked
 
 __all__ = ["pdebench_nrmse", "pdebench_rl2", "pdebench_rmse"]
 
@@ -69,8 +70,7 @@ def pdebench_rmse(
     >>> pdebench_rmse(u, u + [[1.0], [3.0]], time_axis=-2)
     2.0
     """
-    true, predicted = _frames(y_true, "y_true", time_axis), _frames(y_pred, "y_pred", time_axis)
-    _check_same(true, predicted)
+    true, predicted = _frames_of_both(y_true, y_pred, time_axis)
     roots = _root_mean_square(predicted - true)
     mean = average_samples(roots.mean(axis=(1, 2)), check_weights(sample_weight, len(true)), "mean")
     return float(mean) * _part_predicted(true.shape[2], n_copied_frames)
@@ -116,8 +116,7 @@ def pdebench_nrmse(
     >>> round(pdebench_nrmse(u, u + [[1.0], [3.0]], time_axis=-2), 6)
     2.0
     """
-    true, predicted = _frames(y_true, "y_true", time_axis), _frames(y_pred, "y_pred", time_axis)
-    _check_same(true, predicted)
+    true, predicted = _frames_of_both(y_true, y_pred, time_axis)
     quotient = _root_mean_square(predicted - true) / (_root_mean_square(true) + NRMSE_EPSILON)
     mean = average_samples(quotient.mean(axis=(1, 2)), check_weights(sample_weight, len(true)), "mean")
     return float(mean) * _part_predicted(true.shape[2], n_copied_frames)
@@ -152,15 +151,34 @@ def pdebench_rl2(y_true: Any, y_pred: Any, *, sample_weight: Any = None, time_ax
     >>> pdebench_rl2(u, 0.5 * u, time_axis=-2)
     0.5
     """
-    true, predicted = _frames(y_true, "y_true", time_axis), _frames(y_pred, "y_pred", time_axis)
-    _check_same(true, predicted)
+    true, predicted = _frames_of_both(y_true, y_pred, time_axis)
     flat = true.reshape(len(true), -1, 1), predicted.reshape(len(true), -1, 1)
     return float(relative_l2_error(*flat, sample_weight=sample_weight))
 
 
-def _frames(y: Any, name: str, time_axis: int | None) -> FloatArray:
-    """Fields as (n, P, t, c) in float64, with one frame where there is no time axis."""
-    array = np.asarray(unmasked(y, name), dtype=np.float64)
+def _frames_of_both(y_true: Any, y_pred: Any, time_axis: int | None) -> tuple[FloatArray, FloatArray]:
+    """Truth and prediction, (n, P, t, c) each; refuses shapes that would broadcast, and empty sets."""
+    pairs = pair_fields(y_true, y_pred)
+    true, predicted = _frames(pairs.true, "y_true", time_axis), _frames(pairs.predicted, "y_pred", time_axis)
+    flat = [fields.reshape(len(fields), -1, *fields.shape[-2:]) for fields in (true, predicted)]
+    stated = (pairs.grid_shape, true), (pairs.predicted_grid, predicted)
+    grids = [grid or (fields.shape[1:-2] if fields.ndim > 4 else None) for grid, fields in stated]
+    if flat[0].shape != flat[1].shape or flat[0].size == 0 or (None not in grids and grids[0] != grids[1]):
+        raise FieldDataError(
+            f"y_true is (n, points or grid, frames, channels) {true.shape} and y_pred {predicted.shape}, on grids "
+            f"{grids[0]} and {grids[1]}; expected the same and not empty."
+        )
+    return flat[0], flat[1]
+
+
+def _frames(samples: Any, name: str, time_axis: int | None) -> FloatArray:
+    """Fields as (n, *space, t, c) in float64, with one frame where there is no time axis."""
+    if isinstance(samples, Sequence) and len({np.shape(sample) for sample in samples}) > 1:
+        raise FieldDataError(f"{name} has samples of different shapes, expected fields on the same points.")
+    array = np.asarray(unmasked(samples, name))
+    if array.dtype.kind not in "biuf":
+        raise FieldDataError(f"{name} has dtype {array.dtype}, expected real numbers.")
+    array = array.astype(np.float64, copy=False)
     n_needed = 3 if time_axis is None else 4
     if array.ndim < n_needed:
         raise FieldDataError(
@@ -170,24 +188,13 @@ def _frames(y: Any, name: str, time_axis: int | None) -> FloatArray:
     if not np.isfinite(array).all():
         raise FieldDataError(f"{name} holds NaN or infinite values, expected finite ones.")
     if time_axis is None:
-        array = array[..., None, :]
-    elif 0 < time_axis % array.ndim < array.ndim - 1 and -array.ndim <= time_axis < array.ndim:
-        array = np.moveaxis(array, time_axis, -2)
-    else:
-        raise FieldDataError(
-            f"time_axis is {time_axis}, but in {name} axis 0 is the samples and axis {array.ndim - 1} the "
-            "channels: expected an axis between them."
-        )
-    return array.reshape(len(array), -1, *array.shape[-2:])
-
-
-def _check_same(true: FloatArray, predicted: FloatArray) -> None:
-    """Refuse shapes that would broadcast, and empty sets."""
-    if true.shape != predicted.shape or true.size == 0:
-        raise FieldDataError(
-            f"y_true is (n, points, frames, channels) {true.shape} and y_pred {predicted.shape}, expected "
-            "the same and not empty."
-        )
+        return array[..., None, :]
+    if 0 < time_axis % array.ndim < array.ndim - 1 and -array.ndim <= time_axis < array.ndim:
+        return np.moveaxis(array, time_axis, -2)
+    raise FieldDataError(
+        f"time_axis is {time_axis}, but in {name} axis 0 is the samples and axis {array.ndim - 1} the "
+        "channels: expected an axis between them."
+    )
 
 
 def _part_predicted(n_frames: int, n_copied_frames: int) -> float:

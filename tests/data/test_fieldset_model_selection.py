@@ -116,3 +116,9 @@ def test_parallel_search_equals_serial_search():
     grid = {"scale": [3.0, 1.0]}
     results = [GridSearchCV(NeighbourRegressor(), grid, cv=3, n_jobs=jobs).fit(X, y).cv_results_ for jobs in (1, 2)]
     np.testing.assert_array_equal(results[0]["mean_test_score"], results[1]["mean_test_score"])
+
+
+def test_numpy_is_told_what_a_field_set_is():
+    fields = FieldSet(np.zeros((5, 2)), np.zeros((3, 5, 1)))
+    with pytest.raises(TypeError, match=r"FieldSet\(3 samples, 5 points .* came where an array is expected"):
+        np.asarray(fields)
