@@ -656,7 +656,7 @@ def test_grids_of_different_shape_are_refused(metric):
     u = np.random.default_rng(0).normal(size=(4, 6, 7, 1))
     turned = u.transpose(0, 2, 1, 3)
     for true in (u, FieldSet(unit_grid((6, 7)), u)):
-        with pytest.raises(FieldDataError, match="6, 7.*7, 6"):
+        with pytest.raises(FieldDataError, match=r"6, 7.*7, 6"):
             metric(true, turned)
         assert metric(true, u.reshape(4, 42, 1)) == 0
 

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from sklearn.metrics import make_scorer
 
-from skop._sklearn_compat import final_regressor
+from skop._sklearn_compat import final_regressor, last_step
 from skop.exceptions import FieldDataError
 from skop.metrics._errors import max_error, mean_absolute_error, relative_l2_error, root_mean_squared_error
 from skop.metrics._grid import h1_error
@@ -68,15 +68,16 @@ class FieldScorer(_Scorer):
         Returns
         -------
         float
-            Score; higher is better.
+            Score; higher is better. For a field and scalars it is the mean of the two relative scores; of other errors
+            there is none.
         """
-        if params is not None or not _are_numbers(y_true):
+        if params is not None or not _are_numbers(y_true) or _predicts_both(estimator):
             return self._score_read(estimator, X, y_true, params, sample_weight=sample_weight, **kwargs)
         return float(super().__call__(estimator, X, y_true, sample_weight=sample_weight, **kwargs))
 
     def _score(self, method_caller: Any, estimator: Any, X: Any, y_true: Any = None, **kwargs: Any) -> Any:
         """Score in a dictionary of several scorers, which share their predictions unless they are meshes."""
-        if not _are_numbers(y_true):
+        if not _are_numbers(y_true) or _predicts_both(estimator):
             return self._score_read(estimator, X, y_true, **kwargs)
         return super()._score(method_caller, estimator, X, y_true, **kwargs)
 
@@ -89,9 +90,24 @@ class FieldScorer(_Scorer):
                 f"take; {type(regressor).__name__} needs y as numbers."
             )
         options = {name: value for name, value in kwargs.items() if value is not None}
-        # Beside fields there are no scalars in meshes.
-        _, true, found = regressor._scored_parts(X, y_true, params, options.get("sample_weight"))[0]
-        return float(self._sign * self._score_func(true, found, **(self._kwargs | options)))
+        parts = regressor._scored_parts(X, y_true, params, options.get("sample_weight"))
+        if len(parts) > 1 and self._score_func is not relative_l2_error:
+            raise FieldDataError(
+                f"{type(regressor).__name__} predicts a field and scalars, whose errors in two units have no mean; "
+                "score by neg_relative_l2_scorer, or predict and call the metric for each."
+            )
+        options = self._kwargs | options
+        scores = []
+        for kind, true, found in parts:
+            words = {"kind": kind} if len(parts) > 1 else {}
+            scores.append(self._sign * self._score_func(true, found, **options, **words))
+        return float(np.mean(scores))
+
+
+def _predicts_both(estimator: Any) -> bool:
+    """Whether an estimator of skop, maybe in a pipeline or a search, predicts a field and scalars."""
+    spec = getattr(last_step(getattr(estimator, "best_estimator_", estimator)), "spec_", None)
+    return bool(getattr(spec, "n_outputs", 0) and getattr(spec, "n_scalars", 0))
 
 
 def _are_numbers(y: Any) -> bool:

@@ -12,6 +12,7 @@ from skop import ConformalRegressor, FieldSet, LaMORegressor
 from skop.data import read_meshes
 from skop.estimators import EnsembleRegressor, PODRegressor
 from skop.exceptions import FieldDataError
+from skop.metrics import neg_max_error_scorer, neg_relative_l2_scorer
 
 
 def tiny(**changes):
@@ -55,6 +56,9 @@ def test_the_score_is_the_mean_of_both(estimator):
     field = 1 - np.mean(difference / np.linalg.norm(y.values.reshape(8, -1), axis=1))
     scalars = 1 - np.linalg.norm(prediction.params - y.params) / np.linalg.norm(y.params)
     assert fitted.score_physical(X, y) == pytest.approx((field + scalars) / 2, rel=1e-5)
+    assert neg_relative_l2_scorer(fitted, X, y) == pytest.approx((field + scalars) / 2 - 1, rel=1e-5)
+    with pytest.raises(FieldDataError, match="predicts a field and scalars, whose errors in two units have no mean"):
+        neg_max_error_scorer(fitted, X, y)
     sizes = np.sqrt(np.mean(y.values**2, axis=(0, 1)))
     errors = np.linalg.norm(((prediction.values - y.values) / sizes).reshape(8, -1), axis=1)
     field = 1 - np.mean(errors / np.linalg.norm((y.values / sizes).reshape(8, -1), axis=1))
@@ -188,6 +192,9 @@ def test_rows_of_a_table_go_with_their_meshes(runs):
     halves = [(files[:4], table[:4]), (files[4:], table[4:])]
     scores = [on_meshes().fit(*train).score(*test) for train, test in (halves[::-1], halves)]
     assert cross_val_score(on_meshes(), files, table, cv=2).tolist() == scores
+    scored = cross_val_score(on_meshes(), files, table, cv=2, scoring=neg_relative_l2_scorer, error_score="raise")
+    expected = [on_meshes().fit(*train).score_physical(*test) - 1 for train, test in (halves[::-1], halves)]
+    np.testing.assert_allclose(scored, expected)
 
 
 def test_spreads_bands_and_parts_hold_both(runs):

@@ -486,8 +486,9 @@ class OperatorRegressor(OperatorParameters, CallbackSupportMixin, MeasuresCost, 
         output : int, callable or None, default=None
             Output to differentiate: the index of a scalar output; or a function that takes the predicted fields, a
             tensor ``(m, P, q)`` of m samples, P points and q channels in physical units, and returns a tensor ``(m,)``,
-            such as ``lambda field: field[..., 0].amax(dim=1)``. Samples with different numbers of points come one at a
-            time. None is for estimators that predict a single scalar.
+            such as ``lambda field: field[..., 0].amax(dim=1)``. A large set comes in parts of m < n samples, and
+            samples with different numbers of points come one at a time; where the function compares with data of each
+            sample, call `gradient` for one sample after the other. None is for estimators that predict a single scalar.
         params : as in `predict`
             Global parameters beside fields or meshes, with respect to which the derivative is taken.
 
