@@ -29,12 +29,14 @@ def write_in_one_step(path: Path, content: bytes | Callable[[Path], object]) -> 
     Raises
     ------
     OSError
-        If the file cannot be written, or is a pipe or a device.
+        If the file cannot be written, or is a folder, a pipe or a device.
     """
     # A link stays one, and its target is written.
-    path = Path(os.path.realpath(path))
+    given, path = path, Path(os.path.realpath(path))
     mode = path.stat().st_mode if path.exists() else None
-    if mode is not None and not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+    if mode is not None and stat.S_ISDIR(mode):
+        raise IsADirectoryError(f"{str(given)!r} is a folder; pass the path of a file, such as one in this folder.")
+    if mode is not None and not stat.S_ISREG(mode):
         raise FileExistsError(f"{str(path)!r} is a pipe or a device and no file; pass the path of a file.")
     # The name of a file may be as long as the system allows, and that of the temporary one not longer.
     prefix = f".{path.name[:40]}."

@@ -23,7 +23,7 @@ from skop.data._grid import find_grid
 from skop.data._storage import as_storage, in_memory, read_rows, reshape_rows, select_rows, take_rows
 from skop.exceptions import FieldDataError
 
-__all__ = ["FieldSet", "iterate_coords", "iterate_rows", "piece_length", "point_order"]
+__all__ = ["FieldSet", "iterate_coords", "iterate_rows", "piece_length", "point_order", "with_own_points"]
 
 #: Number of values read at once when a set is checked or its statistics are computed.
 _CHUNK_VALUES = 2**20
@@ -533,6 +533,11 @@ def _check_joinable(parts: Sequence[Any]) -> None:
 def _own_coords(part: FieldSet) -> FloatArray:
     """Coordinates with a sample axis, also if they are shared."""
     return np.broadcast_to(part.coords, (len(part), *part.coords.shape)) if part.shared_coords else part.coords
+
+
+def with_own_points(fields: FieldSet) -> FieldSet:
+    """Return the same fields with a copy of the points that all samples share; separate points are not copied."""
+    return fields._replace(_coords=np.array(fields.coords)) if fields.shared_coords else fields
 
 
 def point_order(fields: FieldSet) -> IntArray:

@@ -17,7 +17,8 @@ import numpy as np
 from scipy.interpolate import LinearNDInterpolator, NdBSpline, RegularGridInterpolator, make_interp_spline
 from scipy.spatial import KDTree, QhullError
 
-from skop._typing import FloatArray, GridShape
+from skop._typing import FloatArray, GridShape, IntArray
+from skop.data._checks import SAME_POINT
 from skop.data._fieldset import FieldSet, point_order
 from skop.data._grid import find_grid, unit_grid
 from skop.data._storage import as_storage
@@ -124,6 +125,13 @@ def interpolate_fields(fields: FieldSet, places: FieldSet) -> FloatArray:
     ndarray of shape (n, Q, c), or flat for ragged places
         Interpolated values: exact at the original points; otherwise by cubic splines on a rectilinear grid; linear
         between scattered points, and the value of the nearest point outside their convex hull.
+
+    Notes
+    -----
+    Points of a sample that coincide, such as the two sides of a crack, may have different values. Places that are the
+    points of the sample, in their order, get the values of these. Otherwise coinciding places get the values of the
+    coinciding points in the order in which both are listed; where one place is listed more or less often than the
+    point, the value of the first.
     """
     values = fields.values
     if values is None:
@@ -140,12 +148,34 @@ def interpolate_fields(fields: FieldSet, places: FieldSet) -> FloatArray:
 
 def _at(own: FloatArray, values: FloatArray, wanted: FloatArray, grid_shape: GridShape | None) -> FloatArray:
     """Interpolate values ``(P, k)`` from the points of a sample to values ``(Q, k)`` at other points."""
-    distance, nearest = KDTree(own).query(wanted)
+    if own.shape == wanted.shape and (np.abs(wanted - own) <= SAME_POINT * np.ptp(own, axis=0)).all():
+        return values.astype(np.float64)
+    distance, nearest = _nearest(own, wanted)
     result = values[nearest].astype(np.float64)
     moved = distance > 0
     if len(own) > 1 and moved.any():
         result[moved] = _between(own, values, wanted[moved], result[moved], grid_shape)
     return result
+
+
+def _nearest(own: FloatArray, wanted: FloatArray) -> tuple[FloatArray, IntArray]:
+    """Distances to the nearest points and their indices; of points that coincide, the k-th copy finds the k-th."""
+    distance, nearest = KDTree(own).query(wanted)
+    # Copies of a point follow each other, in the order in which they are listed.
+    order = np.lexsort(own.T)
+    is_first = np.append(True, (np.diff(own[order], axis=0) != 0).any(axis=1))
+    if is_first.all():
+        return distance, nearest
+    starts, place = np.flatnonzero(is_first), np.empty(len(own), dtype=int)
+    place[order] = np.cumsum(is_first) - 1
+    held = np.bincount(place)
+    hits = np.flatnonzero(distance == 0)
+    hits = hits[np.argsort(place[nearest[hits]], kind="stable")]
+    asked = place[nearest[hits]]
+    number = np.arange(len(hits)) - np.searchsorted(asked, asked)
+    is_paired = np.bincount(asked, minlength=len(held))[asked] == held[asked]
+    nearest[hits] = order[starts[asked] + np.where(is_paired, number, 0)]
+    return distance, nearest
 
 
 def _between(

@@ -10,6 +10,7 @@ global parameters, s scalars.
 
 from __future__ import annotations
 
+import copy
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -28,7 +29,7 @@ from skop.data._checks import (
     find_geometry,
     refuse_length,
 )
-from skop.data._fieldset import FieldSet, iterate_coords
+from skop.data._fieldset import FieldSet, iterate_coords, with_own_points
 from skop.data._mesh_predictions import restore_unused_rows
 from skop.data._pairing import check_index
 from skop.data._spec import DataSpec, Predictions, TargetForm, Targets
@@ -81,6 +82,12 @@ class TrainingData:
     names: tuple[str, ...] | None = None
     #: Mesh without data that all samples of the target field share, if y was meshes and X was not.
     mesh: Any = None
+
+    def with_own_points(self) -> TrainingData:
+        """Return the same with copies of the mesh and of shared points, which the caller may move in place later."""
+        field = self.targets.field
+        targets = self.targets if field is None else replace(self.targets, field=with_own_points(field))
+        return replace(self, inputs=with_own_points(self.inputs), targets=targets, mesh=copy.deepcopy(self.mesh))
 
     @property
     def checksum(self) -> str:
@@ -422,7 +429,8 @@ def restore(
         if scalars is None:
             raise ValueError("predictions hold neither fields nor scalars.")
         return named_scalars(target, scalars, labels)
-    result = form_named(target.container).restore(target, fields, points)
+    # A caller may move the points of a prediction in place, and those of the model or of X must stay.
+    result = form_named(target.container).restore(target, fields, with_own_points(points))
     if not isinstance(result, FieldSet):
         return result if meshes is None else restore_unused_rows(result, meshes)
     if meshes is not None and target.components is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -83,7 +84,7 @@ class FieldReader(BaseEstimator):
         check_index(X, sample_weight, "sample_weight")
         check_index(X, groups, "groups")
         options = {"params": params, "weighted": sample_weight is not None, "reset": reset, **self._mesh_options}
-        data = read(X, y, estimator=self, other_points=self._takes_other_points, **options)
+        data = read(X, y, estimator=self, other_points=self._takes_other_points, **options).with_own_points()
         self.mesh_, used = data.mesh, samples_with_weight(data, sample_weight)
         counts = used.inputs.n_points
         self.fit_record_ = {"samples": len(used.inputs), "points": [int(counts.min()), int(counts.max())]}
@@ -125,7 +126,8 @@ class FieldReader(BaseEstimator):
         of_series = self._is_of_series
         if coords is None or of_series:
             inputs, meshes = self._read_inputs(X, params)
-            held = None if coords is not None or of_series else getattr(self, "mesh_", None)
+            # Predicted meshes refer to the cells of this one, which a caller may change.
+            held = None if coords is not None or of_series else copy.deepcopy(getattr(self, "mesh_", None))
             is_elsewhere = coords is not None or self.spec_.target_points != "inputs"
             if is_elsewhere or (self.spec_.has_parameters_alone and not of_series):
                 meshes = None if held is None else [held] * len(inputs)

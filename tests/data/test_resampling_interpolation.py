@@ -109,6 +109,33 @@ def test_duplicates_and_single_points_are_legal():
     np.testing.assert_array_equal(query_points(np.array([[0.5, 0.5]]), alone).values, alone.values)
 
 
+def crack(n_dims, n_copies=3):
+    """Points of which some coincide with others, listed in any order, and values that differ at every point."""
+    points = scattered(n_dims, (40,))[0]
+    points = np.concatenate([points] + [points[5:20]] * (n_copies - 1))
+    points = np.random.default_rng(3).permutation(points)
+    return points, np.arange(2.0 * len(points)).reshape(1, len(points), 2)
+
+
+@pytest.mark.parametrize("n_dims", [1, 2, 3])
+def test_points_that_coincide_keep_their_own_values(n_dims):
+    points, values = crack(n_dims)
+    held = FieldSet(points, values)
+    # All of them; in another order, in which copies come as before; and a part that has all copies of its points.
+    for rows in (np.arange(len(points)), np.lexsort(points.T), np.flatnonzero(points[:, 0] > 0.3)):
+        places = FieldSet(points[rows], values[:, rows, :0])
+        np.testing.assert_array_equal(interpolate_fields(held, places), values[:, rows])
+    rounded = points.astype(np.float32).astype(float)
+    np.testing.assert_array_equal(interpolate_fields(held, FieldSet(rounded, values[..., :0])), values)
+
+
+def test_a_place_that_is_asked_for_less_often_than_it_is_listed_has_the_first_value():
+    points, values = crack(2)
+    places, first = np.unique(points, axis=0, return_index=True)
+    found = interpolate_fields(FieldSet(points, values), FieldSet(places, np.zeros((1, len(places), 0))))
+    np.testing.assert_array_equal(found, values[:, first])
+
+
 def test_outside_the_hull_but_in_the_box_the_nearest_point_counts():
     points = np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
     held = FieldSet(points, np.array([[[1.0], [2.0], [3.0]]]))

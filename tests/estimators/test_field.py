@@ -1,10 +1,13 @@
 """What every regressor on fields shares, seen through both estimators: forms of y and the score."""
 
+import meshio
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.base import clone
 
-from skop import FieldSet, LaMORegressor, PODRegressor
+import skop
+from skop import ConformalRegressor, FieldSet, LaMORegressor, PODRegressor, TimeConditionedRegressor
 from skop.data import unit_grid
 from skop.exceptions import FieldDataError
 
@@ -46,6 +49,62 @@ def test_a_single_sample_keeps_its_axis_and_comes_back_in_the_form_of_y(estimato
         np.testing.assert_allclose(read(found), expected, rtol=1e-5, atol=1e-5)
     with pytest.raises(FieldDataError, match=r"got \(24, 2\); .* or values\[None\] for one sample"):
         model.predict((POINTS, VALUES[0]))
+
+
+# ---------------------------------------------------------------- points of the model
+OWNERS = {
+    "POD": PODRegressor(),
+    "LaMO": lamo(),
+    "LaMO without a base": lamo().set_params(base=None),
+    "times": TimeConditionedRegressor(PODRegressor(), times=[0.0, 1.0]),
+    "bands": ConformalRegressor(PODRegressor(), coverage=0.5, calibration_size=0.5, random_state=0),
+}
+
+
+def with_mesh(points):
+    """Values on one mesh of these points."""
+    return meshio.Mesh(np.pad(points, [(0, 0), (0, 1)]), [("vertex", np.arange(24)[:, None])]), VALUES
+
+
+def move(samples):
+    """Move the points of a y or a prediction in place, and change the cells of a mesh; return what they were."""
+    held = samples[0] if isinstance(samples, list | tuple) else samples
+    points = held if isinstance(held, np.ndarray) else held.points if hasattr(held, "points") else held.coords
+    before = points[:, :2].copy()
+    points *= 1.3
+    if hasattr(held, "points"):
+        np.testing.assert_array_equal(held.cells[0].data[:, 0], np.arange(24))
+        held.cells[0].data[:] = 0
+    return before
+
+
+def values_of(found):
+    """Values of a prediction at given points."""
+    return found[1] if isinstance(found, tuple) else found.values
+
+
+@pytest.mark.parametrize("y_on", [lambda points: (points, VALUES), lambda points: FieldSet(points, VALUES), with_mesh])
+@pytest.mark.parametrize("model", OWNERS.values(), ids=OWNERS)
+def test_the_points_of_a_model_stay_where_those_of_the_caller_are_moved(model, y_on, tmp_path):
+    expected = clone(model).fit(TABLE, y_on(POINTS.copy())).predict(TABLE[:1], coords=POINTS)
+    y = y_on(POINTS.copy())
+    model = clone(model).fit(TABLE, y)
+    move(y)
+    move(model.predict(TABLE[:1]))
+    model.save(tmp_path / "model.skop")
+    for held in (model, skop.load(tmp_path / "model.skop")):
+        np.testing.assert_array_equal(move(held.predict(TABLE[:1])), POINTS)
+        found = held.predict(TABLE[:1], coords=POINTS)
+        np.testing.assert_array_equal(values_of(found), values_of(expected))
+
+
+@pytest.mark.parametrize("wrap", [lambda inner: inner, lambda inner: TimeConditionedRegressor(inner, times=[0.0, 1.0])])
+def test_the_points_of_y_alone_stay_too(wrap):
+    y = FieldSet(0.1 + 0.8 * POINTS, VALUES)
+    model = wrap(lamo().set_params(geometry="points")).fit(FIELDS, y)
+    expected = move(y)
+    for _ in range(2):
+        np.testing.assert_array_equal(move(model.predict(FIELDS[:1])), expected)
 
 
 # ---------------------------------------------------------------- score

@@ -1,5 +1,6 @@
 """Time series of meshes through RolloutRegressor and TimeConditionedRegressor: files in, series out."""
 
+import copy
 import warnings
 
 import meshio
@@ -281,6 +282,19 @@ def test_a_table_beside_time_series(tmp_path, names):
     again = skop.load(tmp_path / "model.skop").predict(table[:2])
     assert [item.meshes[3].point_data.keys() for item in again] == [item.meshes[3].point_data.keys() for item in found]
     assert model.predict(table[:2], times=[0.2])[0].times.tolist() == [0.2]
+
+
+def test_the_mesh_of_a_fit_stays_where_meshes_of_the_caller_are_moved(tmp_path):
+    table, given = np.random.default_rng(0).random((6, 2)), copy.deepcopy(runs())
+    model = TimeConditionedRegressor(PODRegressor(target_fields=["u"])).fit(table, given)
+    for mesh in [*given[0].meshes, *model.predict(table[:1])[0].meshes]:
+        mesh.points *= 1000
+        mesh.cells[0].data[:] = 0
+    model.save(tmp_path / "model.skop")
+    for held in (model, skop.load(tmp_path / "model.skop")):
+        found = held.predict(table[:1])[0].meshes[0]
+        np.testing.assert_array_equal(found.points, POINTS)
+        np.testing.assert_array_equal(found.cells[0].data, CORNER[:, None] + [0, 3, 4, 1])
 
 
 # ---------------------------------------------------------------------- bands

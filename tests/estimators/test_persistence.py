@@ -358,6 +358,17 @@ def test_a_folder_that_is_not_there(model, tmp_path):
         model.save(tmp_path / "nowhere" / "model.skop")
 
 
+def test_a_folder_is_no_file_to_write(model, tmp_path, monkeypatch):
+    (tmp_path / "models").mkdir()
+    monkeypatch.chdir(tmp_path)
+    # The path "" is that of the working folder.
+    for path, shown in (("models", "'models'"), (tmp_path / "models", str(tmp_path)), ("", r"'\.'")):
+        with pytest.raises(IsADirectoryError, match=f"{shown}.* is a folder; pass the path of a file") as caught:
+            model.save(path)
+        assert "skop-part" not in str(caught.value)
+    assert [*tmp_path.rglob("*")] == [tmp_path / "models"]
+
+
 # ---------------------------------------------------------------- damage
 def check_damaged(path, content, expected):
     """A changed file either says that it is damaged or still is the same model; tell which."""

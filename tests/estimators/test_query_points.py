@@ -1,9 +1,11 @@
 """Laws of predictions at points other than the samples' own."""
 
+import meshio
 import numpy as np
 import pytest
+from sklearn.base import clone
 
-from skop import FieldSet, LaMORegressor
+from skop import ConformalRegressor, FieldSet, LaMORegressor
 from skop.data import unit_grid
 from skop.estimators import PODRegressor
 from skop.exceptions import FieldDataError
@@ -123,6 +125,53 @@ def test_other_estimators_interpolate_their_fields():
     X = np.random.default_rng(1).random((4, 2))
     fitted = PODRegressor(n_components=2).fit(X, FieldSet(points, fields))
     assert_close(fitted.predict(X, coords=points).values, fitted.predict(X).values)
+
+
+def crack():
+    """Points of which ten coincide with others, on the other side of a crack, where the fields are higher."""
+    generator = np.random.default_rng(0)
+    points = generator.random((40, 2))
+    side = np.repeat([0.0, 1.0], [40, 10])
+    points, table = np.concatenate([points, points[:10]]), generator.uniform(1, 2, (20, 1))
+    fields = (table * (np.sin(2 * points[:, 0]) + side))[..., None]
+    return points, side, table, fields
+
+
+def orders(points):
+    """Rows of all points; of all in another order, in which copies come as before; of a part; and a mesh of all."""
+    mesh = meshio.Mesh(np.pad(points, [(0, 0), (0, 1)]), [("vertex", np.arange(len(points))[:, None])])
+    part = np.r_[3:25, 43:50]
+    rows = [np.arange(len(points)), np.lexsort(points.T), part]
+    return [(points[each], each) for each in rows] + [(mesh, rows[0])]
+
+
+CRACKED = {
+    "POD": PODRegressor(),
+    "LaMO": tiny(),
+    "LaMO without a base": tiny(base=None),
+    "bands": ConformalRegressor(PODRegressor(), coverage=0.5, random_state=0),
+}
+
+
+@pytest.mark.parametrize("with_fields", [False, True], ids=["table", "fields"])
+@pytest.mark.parametrize("model", CRACKED.values(), ids=CRACKED)
+def test_both_sides_of_a_crack_keep_their_own_values(model, with_fields):
+    points, side, table, fields = crack()
+    X = FieldSet(points, np.repeat(side[None, :, None], 20, axis=0), params=table) if with_fields else table
+    model = clone(model).fit(X, FieldSet(points, fields))
+    ask = getattr(model, "predict_interval", lambda *given, **options: [model.predict(*given, **options)])
+    expected = [part.values for part in ask(X[:3])]
+    for coords, rows in orders(points):
+        for found, own in zip(ask(X[:3], coords=coords), expected, strict=True):
+            np.testing.assert_allclose(found.values, own[:, rows], rtol=0, atol=1e-12)
+
+
+def test_both_sides_of_a_crack_keep_their_own_values_on_the_mesh_of_the_fit():
+    points, _, table, fields = crack()
+    mesh = orders(points)[-1][0]
+    model = PODRegressor().fit(table, (mesh, fields))
+    for found, own in zip(model.predict(table, coords=mesh), fields, strict=True):
+        np.testing.assert_allclose(found.point_data["prediction"], own[:, 0], atol=1e-12)
 
 
 def bad_coords():

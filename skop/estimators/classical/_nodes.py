@@ -103,7 +103,7 @@ class Numbering:
     @classmethod
     def from_fit(cls, coords: FloatArray) -> Numbering:
         """Describe the nodes of training samples (n, P, d)."""
-        first = np.asarray(coords[0], dtype=np.float64)
+        first = np.array(coords[0], dtype=np.float64)
         distances, near = KDTree(first).query(first, min(_NEIGHBOURS + 1, len(first)))
         distances, near = distances.reshape(len(first), -1), near.reshape(len(first), -1)
         # Points that coincide are listed in any order.

@@ -189,6 +189,8 @@ def save_estimator(estimator: Any, path: PathOrStr, key: str | None = None) -> N
         If a parameter cannot be saved, or was changed after the fit so that the weights do not match it.
     FileNotFoundError
         If the folder of `path` does not exist.
+    IsADirectoryError
+        If `path` is a folder.
     """
     folder = Path(path).parent
     if not folder.is_dir():

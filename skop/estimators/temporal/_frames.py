@@ -110,7 +110,7 @@ class BaseFrameRegressor(MeasuresCost, WrappingRegressor):
             runs = find_runs(source)
             return super()._read_inputs(self._series_inputs(runs), pair_series(design, source))[0], runs
         inputs, meshes = super()._read_inputs(X, params)
-        mesh = self.series_.get("mesh")
+        mesh = copy.deepcopy(self.series_.get("mesh"))
         if mesh is None or not self.spec_.is_table:
             return inputs, meshes
         # All runs of the fit were on one mesh, which has no frames for new parameters.

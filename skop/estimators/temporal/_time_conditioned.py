@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import re
 import warnings
 from collections.abc import Callable
@@ -190,7 +191,7 @@ class TimeConditionedRegressor(BaseFrameRegressor):
         if not own and not form_of(X).on_meshes:
             mesh = samples.meshes[0]
             cells = tuple((block.type, block.data) for block in mesh.cells)
-            self.series_["mesh"] = {"points": mesh.points, "cells": cells}
+            self.series_["mesh"] = copy.deepcopy({"points": mesh.points, "cells": cells})
             return X, targets
         return self._reread_inputs(runs) if own else self._series_inputs(find_runs(X)), targets
 
