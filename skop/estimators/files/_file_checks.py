@@ -375,7 +375,8 @@ def _check_domain(held: Held) -> None:
 
 
 def _check_shapes(held: Held) -> None:
-    count, n_dims = held.array("nodes", None, None, None).shape[1:]
+    n_samples, count, n_dims = held.array("nodes", None, None, None).shape
+    held.need(n_samples > 0, "nodes", "one sample or more")
     held.array("centre", count * n_dims)
     held.array("limits", 2, len(held.array("modes", None, count * n_dims)))
     held.number("spread", positive=True)
