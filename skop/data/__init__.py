@@ -35,6 +35,10 @@ from skop.data._scaling import FieldScaler as FieldScaler
 from skop.data._scaling import Scalers as Scalers
 from skop.data._scaling import ScalingOptions as ScalingOptions
 from skop.data._scaling import check_positive as check_positive
+from skop.data._shapes import NODES as NODES
+from skop.data._shapes import Shapes as Shapes
+from skop.data._shapes import spread_out as spread_out
+from skop.data._shapes import unit_shape as unit_shape
 from skop.data._spec import DataSpec
 from skop.data._spec import Predictions as Predictions
 from skop.data._spec import TargetForm as TargetForm

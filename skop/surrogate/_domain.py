@@ -3,7 +3,8 @@
 `Domain` compares the points of a prediction with those of the fit. Another box or other grid lines cause a warning:
 values may still be good if the problem does not depend on the position, which skop cannot know. A grid that is bent,
 has exchanged axes or runs backwards is refused. The network identifies points by their index along the axes, so it
-would assign values to wrong points: reorder the axes as in the fit, or interpolate to a straight grid.
+would assign values to wrong points: reorder the axes as in the fit, or interpolate to a straight grid. After a fit on
+bent grids a grid is refused whose nodes lie where the fit had them only after its axes are exchanged or reversed.
 
 `SeenRanges` compares global parameters and input fields with their ranges in the fit. New samples of the same kind
 rarely exceed its tolerances, and data in wrong units do.
@@ -15,12 +16,25 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import permutations, product
 from typing import Any
 
 import numpy as np
 
 from skop._typing import FloatArray, GridShape
-from skop.data import Extremes, FieldSet, PointSymmetries, Predictions, boxes, iterate_coords, iterate_rows
+from skop.data import (
+    NODES,
+    Extremes,
+    FieldSet,
+    PointSymmetries,
+    Predictions,
+    Shapes,
+    boxes,
+    iterate_coords,
+    iterate_rows,
+    spread_out,
+    unit_shape,
+)
 from skop.exceptions import ExtrapolationWarning, FieldDataError, ResolutionWarning, warn
 from skop.surrogate._profile import (
     FEW,
@@ -45,6 +59,8 @@ _OF_FEW = 8.0
 #: kurtosis up to which it has none, and from which it has. Uniform numbers have 1.8, normal numbers 3. Of 100 samples,
 #: one of twenty uniform designs is above 2.03, and one of a hundred normal ones below 2.22.
 _TAILS, _KURTOSIS = 0.6, (2.0, 2.2)
+#: Axes of a bent grid are exchanged or reversed if its nodes come this many times closer to those of the fit by this.
+_CLOSER = 2.0
 #: Part of the range of sizes of fields, in logarithms, by which a size may be outside. The whole range would miss two
 #: thirds of the factors of 1000 in 100 samples in place of a quarter.
 _SIZES = 0.5
@@ -66,27 +82,29 @@ class Domain:
     points: FloatArray | None = None
     #: Corners (d,) of the box of target fields on points of their own, with a margin.
     reach: tuple[FloatArray, FloatArray] | None = None
+    #: Where nodes of bent grids lie.
+    shapes: Shapes | None = None
 
     @classmethod
     def from_fit(cls, inputs: FieldSet, geometry: str, *, is_tied: bool = False) -> Domain:
         """Describe the points of training samples, which the model is tied to if it has statistics of single points.
 
-        The geometry is how the points are read; a bent ``"grid"`` has no lines.
+        The geometry is how the points are read; a bent ``"grid"`` has shapes in place of lines.
         """
         lower, upper = _box_of(inputs)
         grid = inputs.grid_shape
-        if not inputs.shared_coords and (len(inputs) > 1 or inputs.is_ragged):
-            return cls(lower, upper)
-        points = _as_sets(inputs)
-        if geometry == "points" and is_tied and inputs.shared_coords:
-            return cls(lower, upper, points=points[0])
-        if geometry != "grid" or grid is None or len(grid) != inputs.n_dims:
-            return cls(lower, upper)
-        axes = _main_coordinates(points, grid)
-        lines, is_bent = _lines(points, grid, axes)
-        if sorted(axes) != list(range(len(grid))) or is_bent.any():
-            return cls(lower, upper)
-        return cls(lower, upper, axes, tuple([line[0] for line in lines]))
+        if geometry == "points" or grid is None or inputs.is_ragged:
+            is_tied = is_tied and geometry == "points" and inputs.shared_coords
+            return cls(lower, upper, points=_as_sets(inputs)[0] if is_tied else None)
+        if geometry == "grid" and len(grid) == inputs.n_dims and (inputs.shared_coords or len(inputs) == 1):
+            points = _as_sets(inputs)
+            axes = _main_coordinates(points, grid)
+            lines, is_bent = _lines(points, grid, axes)
+            if sorted(axes) == list(range(len(grid))) and not is_bent.any():
+                return cls(lower, upper, axes, tuple([line[0] for line in lines]))
+        points = _as_sets(inputs if inputs.shared_coords else spread_out(inputs))
+        shapes = Shapes.from_fit([_lattice(sample, grid).reshape(-1, inputs.n_dims) for sample in points])
+        return cls(lower, upper, shapes=shapes)
 
     def with_targets(self, targets: FieldSet) -> Domain:
         """Return the domain of a fit whose target fields are on points of their own, these and earlier ones."""
@@ -100,10 +118,11 @@ class Domain:
     def moved_by(self, symmetries: PointSymmetries, inputs: FieldSet) -> Domain:
         """Return the domain of a fit whose samples were moved: the boxes of all moved points."""
         moved, reach = np.concatenate([symmetries.images(part) for _, part in iterate_coords(inputs)]), self.reach
+        # Moved samples have axes in other directions.
         if reach is not None:
             corners = symmetries.images(np.stack(reach))
             reach = (corners.min(axis=0), corners.max(axis=0))
-        return replace(self, lower=moved.min(axis=0), upper=moved.max(axis=0), reach=reach)
+        return replace(self, lower=moved.min(axis=0), upper=moved.max(axis=0), reach=reach, shapes=None)
 
     def check(self, inputs: FieldSet) -> bool:
         """Warn if the points of a prediction lie elsewhere than those of the fit, and tell it.
@@ -137,6 +156,14 @@ class Domain:
                 )
         if self.lines is not None and self.axes is not None and grid is not None:
             return self._differences(points, grid, self.axes, self.lines, start)
+        if self.shapes is not None and grid is not None:
+            for number, sample in enumerate(points):
+                if change := _better_order(self.shapes, _lattice(sample, grid)):
+                    raise FieldDataError(
+                        f"the grid of sample {start + number} of X has its axes in another order or direction than "
+                        f"the grids of the fit: its nodes lie far closer to those of the same index there with "
+                        f"{change}; change coordinates and values alike."
+                    )
         return self._outside(points)
 
     def _differences(
@@ -503,6 +530,31 @@ def _lines(points: FloatArray, grid: GridShape, axes: tuple[int, ...]) -> tuple[
         is_bent |= off > _MARGIN * spacing
         lines.append(line)
     return lines, is_bent
+
+
+def _lattice(points: FloatArray, grid: GridShape) -> FloatArray:
+    """Shape of points (P, d) on a grid, at nodes spread along its axes, as many along each."""
+    count = round(NODES ** (1 / len(grid)))
+    chosen = np.ix_(*[np.rint(np.linspace(0, size - 1, count)).astype(int) for size in grid])
+    nodes = np.reshape(points, (*grid, -1))[chosen]
+    return unit_shape(nodes.reshape(-1, nodes.shape[-1])).reshape(nodes.shape)
+
+
+def _better_order(shapes: Shapes, lattice: FloatArray) -> str:
+    """Change of the axes of a lattice by which its nodes come close to those of the fit, in words; empty if none."""
+    n_axes, own = lattice.ndim - 1, lattice.reshape(-1, lattice.shape[-1])
+    if own.shape != shapes.nodes.shape[1:] or not shapes.are_left_by(own):
+        return ""
+    found = {}
+    for order, is_reversed in product(permutations(range(n_axes)), product((False, True), repeat=n_axes)):
+        reverse = tuple(np.flatnonzero(is_reversed))
+        other = np.flip(lattice.transpose(*order, n_axes), tuple(order.index(axis) for axis in reverse))
+        found[order, reverse] = shapes.distance(other.reshape(own.shape))
+    order, reverse = min(found, key=lambda change: found[change])
+    if _CLOSER * found[order, reverse] >= shapes.distance(own):
+        return ""
+    words = [f"axis {axis} reversed" for axis in reverse]
+    return " and ".join(words + ([f"the axes taken in the order {order}"] if order != tuple(range(n_axes)) else []))
 
 
 def _shape(sizes: Any) -> str:

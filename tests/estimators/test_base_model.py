@@ -901,6 +901,30 @@ def test_small_meshes_with_nodes_in_another_order_are_refused(n_nodes):
         model.predict(other)
 
 
+@pytest.mark.parametrize("learns_rest", [True, False])
+def test_a_turned_numbering_is_refused_or_predicted_by_the_network_alone(learns_rest):
+    rng = np.random.default_rng(0)
+    params = rng.uniform([0.2, 1.0], [0.4, 2.0], (24, 2))
+    angles, radius = np.arange(24) * np.pi / 12, params[:, :1, None]
+    radii = radius + (1 - radius) * np.linspace(0, 1, 4)[:, None]
+    nodes = np.stack([radii * np.cos(angles), radii * np.sin(angles)], axis=-1)
+    fields = params[:, 1:, None] * (2 + radius / radii * np.cos(angles))
+    if not learns_rest:
+        fields = fields * (1 + 0.5 * rng.normal(size=(24, 1, 1)))
+    X = FieldSet(nodes.reshape(24, 96, 2), None, params=params)
+    model = small(base="pod", max_iter=1).fit(X, FieldSet(X.coords, fields.reshape(24, 96, 1)))
+    assert model.module_.learns_rest == learns_rest
+    model.module_.set_shares(np.full(1, 0.5), None)
+    for other in (np.roll(nodes, 2, axis=2), np.roll(nodes, 12, axis=2), nodes[:, :, ::-1]):
+        turned = FieldSet(other[1:3].reshape(2, 96, 2), None, params=params[1:3])
+        if learns_rest:
+            with pytest.raises(FieldDataError, match=r"cannot predict X, since .* are numbered in another order"):
+                model.predict(turned)
+        else:
+            with pytest.warns(skop.exceptions.SkopWarning, match="network alone"):
+                model.predict(turned)
+
+
 def test_classes_and_words_are_no_estimators(linear_map):
     with pytest.raises(FieldDataError, match=r"an estimator is needed: PODRegressor\(\)"):
         small(base=PODRegressor).fit(*linear_map)

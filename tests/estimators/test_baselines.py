@@ -12,8 +12,9 @@ from sklearn.neighbors import KNeighborsRegressor
 
 from skop import FieldSet, PODRegressor, load
 from skop.data import unit_grid
-from skop.datasets import make_antiderivative, make_wake
+from skop.datasets import make_antiderivative, make_joukowski, make_moving_hole, make_wake
 from skop.estimators.classical._kernel_models import KernelModel, System
+from skop.estimators.classical._nodes import Numbering
 from skop.exceptions import FieldDataError, ModelFileError, SkopWarning
 from skop.metrics import channel_sizes, relative_l2_error, relative_l2_score
 
@@ -531,6 +532,81 @@ def test_own_points_in_another_order_are_told():
         PODRegressor(grid=None).fit(FieldSet(mixed, params=offsets[:, None]), values)
     with pytest.warns(SkopWarning, match="index 7, .* interpolated to a common grid; number the points alike"):
         assert PODRegressor().fit(FieldSet(mixed, params=offsets[:, None]), values).resampling_error_ > 0
+
+
+def rings(n_samples, seed, numbered=lambda nodes: nodes, angle=0.0):
+    """Holes of random radius in a disc, turned by up to an angle: parameters, nodes of O-grids, and fields on them."""
+    rng = np.random.default_rng(seed)
+    params = rng.uniform([0.2, 1.0, -1.0], [0.4, 2.0, 1.0], (n_samples, 3))
+    angles, samples = np.arange(24) * np.pi / 12, []
+    for radius, scale, turn in params:
+        radii = radius + (1 - radius) * np.linspace(0, 1, 8)[:, None]
+        places = [radii * np.cos(angles + angle * turn), 0.8 * radii * np.sin(angles + angle * turn)]
+        samples.append(numbered(np.stack([*places, scale * (2 + (radius / radii) ** 2 * np.cos(angles))], axis=-1)))
+    samples = np.reshape(samples, (n_samples, 192, 3))
+    return params, samples[..., :2], samples[..., 2:]
+
+
+RENUMBERED = {
+    **{f"turned by {turn} of 24": lambda nodes, turn=turn: np.roll(nodes, turn, axis=1) for turn in (2, 6, 12)},
+    "mirrored": lambda nodes: nodes[:, ::-1],
+    "inside out": lambda nodes: nodes[::-1],
+}
+
+
+@pytest.mark.parametrize("has_fields", [False, True])
+def test_turned_and_mirrored_numberings_are_refused(has_fields, tmp_path, subtests):
+    def read(params, coords):
+        return FieldSet(coords, np.sin(coords[..., :1]) * params[:, None, 1:2] if has_fields else None, params=params)
+
+    params, coords, values = rings(30, 0)
+    PODRegressor().fit(read(params, coords), values).save(tmp_path / "model.skop")
+    model = load(tmp_path / "model.skop")
+    params, coords, values = rings(5, 1)
+    assert relative_l2_score(values, model.predict(read(params, coords))) > 0.999
+    for name, numbered in RENUMBERED.items():
+        params, coords, _ = rings(5, 1, numbered)
+        with subtests.test(name), pytest.raises(FieldDataError, match="index 0 are numbered in another order"):
+            model.predict(read(params, 5 + 3 * coords))
+    # Where the numbering turns from sample to sample of the fit, no direction is wrong.
+    params, coords, values = rings(30, 2, angle=np.pi)
+    model = PODRegressor().fit(read(params, coords), values)
+    params, coords, _ = rings(5, 3, RENUMBERED["turned by 6 of 24"], angle=np.pi)
+    model.predict(read(params, coords))
+
+
+def squares(n_samples, seed, part):
+    """Nodes of a square that is sheared, stretched, bent and turned by random amounts up to a part."""
+    rng, places = np.random.default_rng(seed), unit_grid((20, 20))
+    samples = []
+    for shear, stretch, bend, turn in part * rng.uniform(-1, 1, (n_samples, 4)):
+        first = places[:, :1] * (1 + 0.6 * stretch) + 0.6 * shear * places[:, 1:]
+        nodes = np.hstack([first, places[:, 1:] + 0.3 * bend * np.sin(3 * first)])
+        samples.append(nodes @ [[np.cos(turn), -np.sin(turn)], [np.sin(turn), np.cos(turn)]])
+    return np.array(samples)
+
+
+FAMILIES = {
+    "holes": lambda n, seed, part: make_moving_hole(n, random_state=seed, max_offset=0.5 * part)[1].coords,
+    "airfoils": lambda n, seed, part: (
+        make_joukowski(n, geometry="varied", n_points=(64, 6), random_state=seed)[1].coords
+    ),
+    "surfaces": lambda n, seed, part: (
+        make_joukowski(n, geometry="varied", n_points=(64, 1), random_state=seed)[1].coords
+    ),
+    "turned bodies": lambda n, seed, part: rings(n, seed, angle=0.5 * part)[1],
+    "squares": squares,
+}
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("n_samples", [10, 40])
+def test_shapes_of_a_kind_are_numbered_alike(family, n_samples):
+    """Also a fifth beyond the range of the fit, where a family has a range."""
+    for seed in range(3):
+        fitted = Numbering.from_fit(np.asarray(FAMILIES[family](n_samples, seed, 1.0)))
+        assert fitted.shapes is not None
+        fitted.check(np.asarray(FAMILIES[family](20, seed + 10, 1.2)))
 
 
 @pytest.mark.parametrize("seed", [0, 1])

@@ -18,6 +18,7 @@ from skop import (
 )
 from skop.data import unit_grid
 from skop.exceptions import FieldDataError, ResolutionWarning
+from skop.surrogate._domain import Domain
 
 GRID = (6, 5)
 POINTS = unit_grid(GRID)
@@ -134,6 +135,56 @@ def test_networks_that_read_places_may_see_other_points_of_the_box(params):
     assert "[0, 1] x [0.1, 1.1]" in said
     assert "[0, 1] x [0, 1]" in said
     assert said_of(lambda: model.predict(on(POINTS * 1.04))) == []
+
+
+def bent_grids(n_samples, seed, *, is_closed=False):
+    """Nodes (n, 8, 16, 2) of channels with random walls, or of O-grids around ellipses."""
+    amounts = np.random.default_rng(seed).random((2, n_samples, 1, 1))
+    across, along = np.meshgrid(np.linspace(0, 1, 8), np.arange(16) / 16, indexing="ij")
+    if is_closed:
+        radius, angle = 0.3 + 0.2 * amounts[0] + across, 2 * np.pi * along
+        return np.stack([radius * np.cos(angle), (0.6 + 0.4 * amounts[1]) * radius * np.sin(angle)], axis=-1)
+    places = [across + 0.3 * amounts[0] * np.sin(3 * along), 2 * along + 0.3 * amounts[1] * across**2]
+    return np.stack(places, axis=-1)
+
+
+CHANGED = {
+    "axis 0 reversed": lambda nodes: nodes[:, ::-1],
+    "axis 1 reversed": lambda nodes: nodes[:, :, ::-1],
+    "axis 0 reversed and axis 1 reversed": lambda nodes: nodes[:, ::-1, ::-1],
+    r"the axes taken in the order \(1, 0\)": lambda nodes: nodes.swapaxes(1, 2),
+}
+
+
+@pytest.mark.parametrize("are_shared", [False, True])
+@pytest.mark.parametrize("is_closed", [False, True])
+@pytest.mark.parametrize("kind", [LaMORegressor, GeoMaNORegressor])
+def test_axes_of_bent_grids_in_another_order_or_direction_are_refused(are_shared, is_closed, kind, tmp_path, subtests):
+    def read(nodes):
+        points = nodes.reshape(len(nodes), -1, 2)
+        return on(points[0] if are_shared else points, nodes.shape[1:3], n_samples=len(nodes))
+
+    X = bent_grids(12, 0, is_closed=is_closed)
+    new = X[:3] if are_shared else bent_grids(3, 1, is_closed=is_closed)
+    small(kind).fit(read(X), read(X)).save(tmp_path / "model.skop")
+    model = skop.load(tmp_path / "model.skop")
+    model.predict(read(new))
+    model.domain_.check(read(new[:, ::2, ::2]))
+    for change, changed in CHANGED.items():
+        with subtests.test(change), pytest.raises(FieldDataError, match=f"sample 0 of X has its axes.* with {change};"):
+            model.predict(read(changed(new)))
+
+
+def test_bent_grids_of_both_directions_may_have_both():
+    for is_closed in (False, True):
+        nodes = bent_grids(24, 0, is_closed=is_closed)
+        nodes[::3] = nodes[::3, :, ::-1]
+        domain = Domain.from_fit(on(nodes.reshape(24, -1, 2), (8, 16), n_samples=24), "grid")
+        new = bent_grids(6, 1, is_closed=is_closed)
+        for other in (new, new[:, :, ::-1]):
+            domain.check(on(other.reshape(6, -1, 2), (8, 16), n_samples=6))
+        with pytest.raises(FieldDataError, match="axis 0 reversed"):
+            domain.check(on(new[:, ::-1].reshape(6, -1, 2), (8, 16), n_samples=6))
 
 
 def test_clouds_outside_the_box():

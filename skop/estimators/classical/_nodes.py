@@ -12,7 +12,7 @@ from scipy.spatial import KDTree
 from scipy.spatial.distance import pdist
 
 from skop._typing import FloatArray, IntArray
-from skop.data import FieldSet
+from skop.data import NODES, FieldSet, Shapes, spread_out, unit_shape
 from skop.estimators.files._file_checks import Held, checks
 from skop.estimators.files._persistence import KNOWN
 from skop.exceptions import FieldDataError, warn
@@ -23,6 +23,8 @@ __all__ = ["Numbering", "keep_their_distances", "nodes_correspond"]
 _ALIKE = 0.5
 #: Neighbours of a node, and the multiple of their distance beyond which they are torn apart in another sample.
 _NEIGHBOURS, _TORN = 8, 4.0
+#: Nodes have other numbers if the nearest ones of any number lie this many times closer to those of the fit.
+_CLOSER = 3.0
 #: Relative differences up to this are rounding.
 _ROUNDING = 1e-13
 #: Largest part of nodes that may be torn off, and number of points below which this is not tested.
@@ -92,6 +94,8 @@ class Numbering:
     is_fixed : bool, default=False
         Whether all training samples have the points of the first, so that nothing is known of others; files of earlier
         versions do not say it.
+    shapes : Shapes or None, default=None
+        Where nodes of each number lie in the training samples, if this is known.
     """
 
     first: FloatArray
@@ -99,6 +103,7 @@ class Numbering:
     reach: FloatArray
     is_known: bool
     is_fixed: bool = False
+    shapes: Shapes | None = None
 
     @classmethod
     def from_fit(cls, coords: FloatArray) -> Numbering:
@@ -111,7 +116,11 @@ class Numbering:
         found = cls(first, nearest, _TORN * distances[:, -1], True)
         found._refuse_same_points(coords)
         is_known, is_fixed = not (found._torn(coords) > _MOST_TORN).any(), not any(map(found._is_other, coords))
-        return replace(found, is_known=is_known, is_fixed=is_fixed)
+        shapes = None
+        if is_known and not is_fixed:
+            chosen = _chosen(len(first))
+            shapes = Shapes.from_fit([unit_shape(sample)[chosen] for sample in spread_out(coords)])
+        return replace(found, is_known=is_known, is_fixed=is_fixed, shapes=shapes)
 
     def warn_of_other_nodes(self, coords: FloatArray, *, has_grid: bool = False) -> None:
         """Warn if the nodes of training samples (n, P, d) do not correspond; on a grid only if most of them do."""
@@ -149,10 +158,27 @@ class Numbering:
                 "nodes that were neighbours lie far apart. PODRegressor takes points of the same number for the same "
                 "node; number the points as in the fit, or use an operator for points, such as LaMORegressor."
             )
+        if others := [number for number, sample in enumerate(coords) if self._is_renumbered(sample)]:
+            raise FieldDataError(
+                f"the points of the sample of index {others[0]} are numbered in another order than those of the fit: "
+                "nodes lie where the fit had nodes of other numbers, as in a turned or mirrored mesh. PODRegressor "
+                "takes points of the same number for the same node; number the points as in the fit, or use an "
+                "operator for points, such as LaMORegressor."
+            )
 
     def covers(self, sample: FloatArray) -> bool:
         """Tell whether the points (P, d) of a sample are those of the fit, or may be others."""
         return not (self.is_fixed and self._is_other(sample))
+
+    def _is_renumbered(self, sample: FloatArray) -> bool:
+        """Whether the points (P, d) of a sample lie near nodes of the fit of other numbers, and far from their own."""
+        if self.shapes is None:
+            return False
+        shape = unit_shape(sample)
+        own = shape[_chosen(len(shape))]
+        if not self.shapes.are_left_by(own):
+            return False
+        return _CLOSER * self.shapes.distance_in_any_order(shape) < self.shapes.distance(own)
 
     def _is_other(self, sample: FloatArray) -> bool:
         """Whether the points (P, d) of a sample differ from the first ones by more than rounding."""
@@ -189,6 +215,11 @@ class Numbering:
                 )
 
 
+def _chosen(count: int) -> IntArray:
+    """Numbers of the nodes of a shape among those of a sample."""
+    return np.unique(np.linspace(0, count - 1, NODES).astype(int))
+
+
 # Files of earlier versions have the second name.
 KNOWN.update(dict.fromkeys((Numbering.__name__, "_Numbering"), Numbering))
 
@@ -203,3 +234,6 @@ def _check_numbering(held: Held) -> None:
     held.array("reach", len(first))
     held.flag("is_known")
     held.flag("is_fixed")
+    shapes = held.part("shapes", "Shapes", optional=True)
+    expected = (len(_chosen(len(first))), first.shape[1])
+    held.need(shapes is None or shapes.nodes.shape[1:] == expected, "shapes", "the nodes of shapes of these points")

@@ -370,6 +370,16 @@ def _check_domain(held: Held) -> None:
     if reach is not None:
         is_box = isinstance(reach, tuple) and len(reach) == 2 and all(is_array(part, (n_dims,)) for part in reach)
         held.need(is_box, "reach", "two corners of a box, or None")
+    shapes = held.part("shapes", "Shapes", optional=True)
+    held.need(shapes is None or shapes.nodes.shape[-1] == n_dims, "shapes", f"shapes in {n_dims} dimensions")
+
+
+def _check_shapes(held: Held) -> None:
+    n_samples, count, n_dims = held.array("nodes", None, None, None).shape
+    held.need(n_samples > 0, "nodes", "one sample or more")
+    held.array("centre", count * n_dims)
+    held.array("limits", 2, len(held.array("modes", None, count * n_dims)))
+    held.number("spread", positive=True)
 
 
 def _check_ranges(held: Held) -> None:
@@ -511,6 +521,7 @@ CHECKS: dict[str, Check] = {
     "BoxScaler": _check_box_scaler,
     "Scalers": _check_scalers,
     "Domain": _check_domain,
+    "Shapes": _check_shapes,
     "SeenRanges": _check_ranges,
     "Lattice": _check_lattice,
     "Group": _check_group,

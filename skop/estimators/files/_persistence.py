@@ -46,7 +46,7 @@ from skop._parameters import Part
 from skop._sklearn_compat import last_step
 from skop._typing import PathOrStr
 from skop._version import __version__
-from skop.data import BoxScaler, DataSpec, FieldScaler, GridResampler, Scalers, TargetForm
+from skop.data import BoxScaler, DataSpec, FieldScaler, GridResampler, Scalers, Shapes, TargetForm
 from skop.estimators.files._card import card_of
 from skop.estimators.files._container import digest, read_container, write_container
 from skop.estimators.files._file_checks import check_loaded, check_mesh
@@ -82,7 +82,7 @@ KNOWN: dict[str, type] = {
     kind.__name__: kind
     for kind in (
         *(BoxScaler, DataSpec, Domain, FieldScaler, GridResampler, Scalers, SeenRanges, TargetForm),
-        *(Group, Lattice, Reference),
+        *(Group, Lattice, Reference, Shapes),
         *(losses.GradientRelativeL2Loss, losses.MSELoss, losses.RelativeL2Loss, losses.SobolevLoss),
         *_TRANSFORMERS,
         *(Pipeline, DummyRegressor, GaussianProcessRegressor, KernelRidge, LinearRegression, Ridge, RidgeCV),

@@ -468,6 +468,8 @@ class FitSession:
         moving, model.symmetry_centre_ = self._moving_symmetries(used_points, geometry)
         if moving is not None:
             model.surrogate_.symmetrise.warn_of_unseen(moving, used_points)
+            # Moved samples have axes in other directions.
+            model.domain_ = replace(model.domain_, shapes=None)
 
     def _continue_scaling(self, train: IntArray) -> None:
         """Keep the scaling of the first fit for a continued one, and warn where it does not suit its samples."""
