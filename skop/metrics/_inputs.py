@@ -118,9 +118,10 @@ class FieldPairs:
     def even_grid(self, index: int, grid_shape: GridShape | None) -> GridShape:
         """Grid of a sample, as `grid` gives it; coordinates with uneven steps raise a FieldDataError."""
         found = self.grid(index, grid_shape)
-        if self.coords is None:
+        is_shared = self.coords is not None and (self.coords.ndim == 2 or self.coords.shape[:-1] == found)
+        if self.coords is None or (is_shared and index > 0):
             return found
-        coords = self.coords if self.coords.shape[:-1] == found or self.coords.ndim == 2 else self.coords[index]
+        coords = self.coords if is_shared else self.coords[index]
         points = coords.reshape(*found, -1)
         slack = _EVEN * np.ptp(coords.reshape(-1, points.shape[-1]), axis=0).max() / max(found)
         steps = [np.diff(points, axis=axis) for axis in range(len(found))]
