@@ -106,15 +106,16 @@ class PatchNetwork(OperatorNetwork):
     ) -> None:
         super().__init__()
         patches._validate_params()
-        conv_channels, lifting_width = int(patches.conv_channels), int(patches.lifting_width)
+        stem_channels, head_channels = patches.convolutions(n_outputs, width)
+        lifting_width = int(patches.lifting_width)
         self.patch_shape = patches.shape(grid_shape)
         self.pad_to_multiple, self.shifts_patches = int(patches.pad_to_multiple), False
         # Learned input that replaces the fields where there are none. It is always created, as in LaMO's public code.
         self.placeholder = nn.Parameter(torch.rand(n_dims) / 2)
         self.skip_coords = not patches.coordinate_channels and n_fields + n_params > 0
         channels = n_fields + n_params + (0 if self.skip_coords else n_dims)
-        self.conv_stem = ConvStem(n_dims, channels, conv_channels) if conv_channels else None
-        channels += conv_channels
+        self.conv_stem = ConvStem(n_dims, channels, stem_channels) if stem_channels else None
+        channels += stem_channels
         self.lifting = FeedForward(channels, lifting_width, out=lifting_width) if lifting_width else None
         self.embedding = PatchEmbedding(lifting_width or channels, width, self.patch_shape, init=patches.init)
         n_tokens = prod(self._token_grid(grid_shape))
@@ -129,10 +130,10 @@ class PatchNetwork(OperatorNetwork):
         )
         self.unembedding = self.conv_head = None
         if n_outputs:
-            expanded = conv_channels or n_outputs
+            expanded = head_channels or n_outputs
             self.unembedding = PatchUnembedding(width, expanded, self.patch_shape, init=patches.init)
-            if conv_channels:
-                self.conv_head = ConvHead(n_dims, channels, conv_channels, n_outputs)
+            if head_channels:
+                self.conv_head = ConvHead(n_dims, channels, head_channels, n_outputs)
         self.scalar_head = PooledHead(width, n_scalars) if n_scalars else None
 
     def forward(

@@ -14,6 +14,9 @@ from skop.modules import LatentAttentionBlock, LatentPooling, automatic_patch_si
 
 __all__ = ["LatentAttention", "LatentTokens", "Patches", "PointTokens"]
 
+#: Channels of the convolutions around patches that ``"auto"`` takes where there are few outputs.
+_CONV_CHANNELS = 16
+
 
 class Patches(Part):
     """Patches of a regular grid, which become tokens, and the layers between points and patches.
@@ -23,7 +26,7 @@ class Patches(Part):
     >>> from skop import LaMORegressor
     >>> from skop.parts import Patches
     >>> LaMORegressor(patches=Patches(size=4)).get_params()["patches__conv_channels"]
-    16
+    'auto'
     """
 
     size: int | str = param(
@@ -37,13 +40,16 @@ class Patches(Part):
             "patches resolve more detail."
         ),
     )
-    conv_channels: int = param(
+    conv_channels: int | str = param(
+        Choice("auto"),
         Whole(0, 16384),
-        default=16,
+        default="auto",
         text=(
             "Number of channels of two convolutions over neighbouring points: one before the patch embedding, and one "
             "after the unembedding, which also reads the input grid. They combine points across the edges of patches, "
-            "and pass local detail of the input around the blocks; 0 omits both (papers)."
+            "and pass local detail of the input around the blocks; 0 omits both (papers). All outputs of a point pass "
+            'through the second one, so that ``"auto"`` gives it as many channels as there are outputs, at least 16 '
+            "and at most the width; the first one has 16."
         ),
     )
     positional_encoding: str | None = param(
@@ -101,6 +107,12 @@ class Patches(Part):
     def token_grid(self, grid_shape: GridShape) -> GridShape:
         """Return the number of patches along each axis of a grid."""
         return token_grid(grid_shape, self.shape(grid_shape), int(self.pad_to_multiple))
+
+    def convolutions(self, n_outputs: int, width: int) -> tuple[int, int]:
+        """Return the number of channels of the convolution before the patches, and of the one after them."""
+        if self.conv_channels == "auto":
+            return _CONV_CHANNELS, max(_CONV_CHANNELS, min(n_outputs, width))
+        return int(self.conv_channels), int(self.conv_channels)
 
 
 class PointTokens(Part):

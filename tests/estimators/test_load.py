@@ -67,11 +67,13 @@ OLD_PARAMETERS = {
                     {"mixer": LiteralExpansions(orthogonal=False)}),
     "LaMO": ("LaMORegressor", {"patch_size": 4, "d_state": 8, "n_heads": 2, "subsample_points": 50},
              {"n_frequencies": 3, "mixer": "mamba2", "normalize_latents": False, "patch_init": "normal"},
-             {"patches": Patches(size=4, n_frequencies=3, init="normal"), "scan": GridSSD(d_state=8, n_heads=2),
+             {"patches": Patches(size=4, conv_channels=16, n_frequencies=3, init="normal"),
+              "scan": GridSSD(d_state=8, n_heads=2),
               "latents": LatentTokens(n_frequencies=3, normalize=False), "mixer": Mamba2(d_state=8, n_heads=2),
               "training": TrainingOptions(subsample_points=50)}),
     "GeoMaNO": ("GeoMaNORegressor", {"recurrence": "grid", "correction": "0011"}, {"lifting_width": 8},
-                {"patches": Patches(lifting_width=8), "mixer": GeometricScan(recurrence="grid", correction="0011")}),
+                {"patches": Patches(conv_channels=16, lifting_width=8),
+                 "mixer": GeometricScan(recurrence="grid", correction="0011")}),
 }  # fmt: skip
 
 

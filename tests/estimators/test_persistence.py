@@ -610,9 +610,13 @@ CHANGES |= {
     "a deep network": (parameter(depth=200), "weights do not fit.*more than"),
     "a parameter out of its range": (parameter(width=-1), "width"),
     "a parameter of another fit": (parameter(patches=[1]), "patches"),
-    "other activation than in the fit": (
+    "other dropout than in the fit": (
+        lambda header, _: state_of(header)["network_parameters_"]["dict"].update(dropout=0.5),
+        "differ between the file and the fit .dropout",
+    ),
+    "an unknown activation in the fit": (
         lambda header, _: state_of(header)["network_parameters_"]["dict"].update(scan__activation="relu"),
-        "differ between the file and the fit .scan__activation",
+        "'activation' parameter of GridSSD must be",
     ),
     "weights of NaN": (network_tensor(filled(np.nan)), "weights do not fit the network: .* is not finite"),
     "weights of another type": (network_tensor(lambda tensor: tensor.double()), "float64.* must be torch.float32"),
@@ -675,6 +679,21 @@ def test_options_and_parameters_of_the_network_that_came_later_have_their_defaul
     # A later change of the parameter is still noticed.
     loaded.geometry_ = "points"
     assert [*loaded.set_params(latents__n_tokens=7)._changed_since_fit()] == ["latents__n_tokens"]
+
+
+def test_parts_left_to_their_defaults_stay_those_of_the_fit(tmp_path):
+    """As in files from before a default changed."""
+    y = np.repeat(GRIDS[..., :1], 20, axis=-1)
+    fitted = small(patches=Patches(conv_channels=6)).fit(GRIDS, y)
+    path = tmp_path / "model.skop"
+    fitted.save(path)
+    rewrite(path, lambda header, _: state_of(header).update(patches=None))
+    loaded = skop.load(path)
+    assert repr(loaded.patches) == "Patches(conv_channels=6)"
+    np.testing.assert_array_equal(loaded.predict(GRIDS), fitted.predict(GRIDS))
+    loaded.save(path)
+    # The defaults of other estimators stay.
+    assert small().get_params()["patches__conv_channels"] == "auto"
 
 
 #: Names of the model files in the folder, those of version 0.1.0 with their folder.

@@ -50,6 +50,15 @@ def test_a_field_and_scalars_alone_are_those_of_both_together(make_network):
 
 
 # ---------------------------------------------------------------- channels
+def test_many_outputs_are_independent_of_each_other(make_network):
+    """Frames of a transient are outputs: the last convolution is no bottleneck that mixes them from a few fields."""
+    grid = (12, 12)
+    for n_outputs, options in product((24, 42), ({"patches__conv_channels": "auto"}, {"patches__conv_channels": 0})):
+        network = make_network(grid, n_outputs=n_outputs, width=42, **options)
+        values = network(coords_of(grid), fields_on(grid), None, grid).field.flatten(0, 1)
+        assert torch.linalg.matrix_rank(values - values.mean(0), rtol=1e-9) == n_outputs
+
+
 def test_parameters_are_channels_repeated_on_every_point(make_network):
     grid = (4, 4)
     network = make_network(grid, n_fields=1, n_params=2)

@@ -85,7 +85,7 @@ def _chosen(old: dict[str, Any], *names: str, **new_names: str) -> dict[str, Any
 def _patches(old: dict[str, Any]) -> dict[str, Any]:
     """Patches of a grid."""
     names = ("conv_channels", "positional_encoding", "lifting_width", "coordinate_channels", "pad_to_multiple")
-    found = _chosen(old, *names, own_patch_size="size", patch_init="init")
+    found = {"conv_channels": 16} | _chosen(old, *names, own_patch_size="size", patch_init="init")
     if old.get("n_frequencies", "auto") != "auto":
         found["n_frequencies"] = old["n_frequencies"]
     return _part("Patches", found)

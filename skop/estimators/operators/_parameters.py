@@ -7,8 +7,9 @@ from numbers import Real
 from typing import Any, ClassVar, Self
 
 import numpy as np
+from sklearn.base import clone
 
-from skop._parameters import Choice, HasParts, Whole, param
+from skop._parameters import Choice, HasParts, Whole, are_equal, param
 from skop._sklearn_compat import HasMethods, Interval, SequenceOf
 from skop.data import DataSpec, ScalingOptions
 from skop.estimators._options import SymmetryOptions
@@ -307,6 +308,19 @@ class OperatorParameters(HasParts):
         """Parameters that describe the network and the scaling, those of parts by their full names."""
         found = self._flat_parameters().items()
         return {name: value for name, value in found if name.partition("__")[0] not in _FREE_PARAMETERS}
+
+    @classmethod
+    def _upgrade(cls, held: dict[str, Any]) -> None:
+        """Parts that a file leaves to their defaults have the parameters of the fit, also where defaults changed."""
+        fitted, geometry = held.get("network_parameters_"), held.get("geometry_")
+        for name, usual in cls._usual_parts().items() if isinstance(fitted, dict) else ():
+            then = {inner: fitted[f"{name}__{inner}"] for inner in usual.get_params() if f"{name}__{inner}" in fitted}
+            is_used = geometry in cls._effective_on.get(name, (geometry,))
+            if is_used and held.get(name) is None and fitted.get(name) == type(usual).__name__:
+                part = clone(usual).set_params(**then)
+                part._validate_params()
+                if not are_equal(part, usual):
+                    held[name] = part
 
     def _check_mesh_parameters(self, spec: DataSpec) -> None:
         """Warn about parameters for meshes if X holds no meshes."""
