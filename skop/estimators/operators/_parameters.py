@@ -313,7 +313,9 @@ class OperatorParameters(HasParts):
     def _upgrade(cls, held: dict[str, Any]) -> None:
         """Parts that a file leaves to their defaults have the parameters of the fit, also where defaults changed."""
         fitted, geometry = held.get("network_parameters_"), held.get("geometry_")
-        for name, usual in cls._usual_parts().items() if isinstance(fitted, dict) else ():
+        if not isinstance(fitted, dict):
+            return
+        for name, usual in cls._usual_parts().items():
             then = {inner: fitted[f"{name}__{inner}"] for inner in usual.get_params() if f"{name}__{inner}" in fitted}
             is_used = geometry in cls._effective_on.get(name, (geometry,))
             if is_used and held.get(name) is None and fitted.get(name) == type(usual).__name__:
