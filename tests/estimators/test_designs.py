@@ -223,6 +223,23 @@ def test_tools_of_scikit_learn_split_a_column_of_paths(runs):
     assert np.isfinite(scores).all()
 
 
+def test_one_mesh_for_many_rows_lends_no_results_of_its_own_run():
+    """They would pass for the truth of each design."""
+    on_shared = PODRegressor(target_fields=["stress"]).fit(TABLE, shared())
+    for model, kept in (
+        (on_shared, set()),
+        (small().fit(own(), params=TABLE), set()),
+        (small(input_fields=["frames"]).fit(own(), params=TABLE), {"frames"}),
+    ):
+        mesh = shared()[0] if model is on_shared else own()[0]
+        for one in model.predict(TABLE[:2], coords=mesh):
+            assert set(one.point_data) == {"stress"} | kept
+        for one, true in zip(model.predict(TABLE[:2], coords=[mesh, mesh]), [mesh, mesh], strict=True):
+            np.testing.assert_array_equal(one.point_data["stress_true"], true.point_data["stress"])
+        # The caller's mesh keeps its fields.
+        assert set(mesh.point_data) == {"stress", "frames"}
+
+
 # ---------------------------------------------------------------------- parameters to fields on meshes
 def test_parameters_to_fields_on_one_mesh(runs, tmp_path):
     truth = np.stack([mesh.point_data["stress"] for mesh in shared()])

@@ -318,7 +318,8 @@ def open_inputs(
     is_shared = len(samples.meshes) == 1 and (not is_path(X) or samples.names == (str(X),))
     if design.what == "X" and is_shared:
         count = len(design.values)
-        return samples.fields[np.zeros(count, dtype=int)], design, samples.meshes * count
+        meshes = _repeated(samples.meshes[0], count, spec.input_fields)
+        return samples.fields[np.zeros(count, dtype=int)], design, meshes
     if design.what != "X":
         return samples.fields, design.for_runs(X, samples.names), samples.meshes
     order = design.order_of(X, samples.names)
@@ -342,13 +343,21 @@ def open_points(
             "samples, or one for each."
         )
     if len(samples.meshes) == 1:
-        return samples.fields.coords_list()[0], samples.meshes * len(inputs)
+        return samples.fields.coords_list()[0], _repeated(samples.meshes[0], len(inputs))
     if is_mesh_input(X):
         check_order(MESHES.files(X) or (), samples.names, "coords")
     order = order_of_rows(X, coords, samples.names) if TABLE.matches(X) else None
     if order is None:
         return samples.fields, samples.meshes
     return samples.fields[order], [samples.meshes[i] for i in order]
+
+
+def _repeated(mesh: Any, count: int, inputs: Iterable[str] | None = None) -> list[Any]:
+    """One mesh for several samples: fields of its own run, but for inputs, would pass for the truth of each."""
+    for data in (mesh.point_data, mesh.cell_data) if count > 1 else ():
+        for name in data.keys() - set(inputs or ()):
+            del data[name]
+    return [mesh] * count
 
 
 def in_plane(coords: Any, spec: DataSpec) -> Any:
