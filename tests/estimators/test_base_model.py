@@ -624,13 +624,13 @@ def test_a_base_that_the_network_leaves_behind_is_dropped(early_stopping, tmp_pa
     # The best linear map is a constant.
     y = X[:, 0] ** 2
     goes_on = []
-    original = FitSession.loader_without_base
+    original = FitSession.training_loader
 
-    def recorded(self):
-        goes_on.append((original(self), self))
+    def recorded(self, train):
+        goes_on.append((original(self, train), self))
         return goes_on[-1][0]
 
-    monkeypatch.setattr(FitSession, "loader_without_base", recorded)
+    monkeypatch.setattr(FitSession, "training_loader", recorded)
     options = {"base": "linear", "max_iter": 40, "width": 16, "batch_size": 8}
     options |= {"early_stopping": early_stopping, "warm_start": True, "training": skop.TrainingOptions(drop_path=0.0)}
     weight = np.repeat([0.0, 1.0], [5, 55])

@@ -171,7 +171,7 @@ class OverfittingMonitor(Monitor):
         if session.base.unseen is not None or session.held is session.valid or not is_judged:
             return None
         session.held = session.valid
-        return session.loader_without_base()
+        return session.training_loader(session.trained_on)
 
     def state_dict(self) -> dict[str, Any]:
         """Return what has been seen and done so far."""

@@ -327,10 +327,6 @@ class FitSession:
             options["generator"] = torch.Generator().manual_seed(int(self.rng.randint(2**31)))
         return surrogate.loader(inputs, **options)
 
-    def loader_without_base(self) -> FieldLoader:
-        """Return the samples that are not held out, for a network without a base from some time of the training on."""
-        return self.training_loader(self.trained_on)
-
     @property
     def trained_on(self) -> IntArray:
         """Indices of the samples of the training that are not held out."""

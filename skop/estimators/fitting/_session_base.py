@@ -150,7 +150,7 @@ class SessionBase:
         """Go on without the base; return the samples of the training from now on."""
         # The network stays in its CorrectionNetwork until the training has ended.
         self.session.estimator.base_, self.unseen = None, None
-        return self.session.loader_without_base()
+        return self.session.training_loader(self.session.trained_on)
 
     def choose_share(self, history: History) -> None:
         """Choose how much of the network is used, by samples that it has not seen; none where a review ended the fit.
