@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import product
 from typing import Any, Literal
 
 import numpy as np
@@ -283,7 +284,7 @@ class Profile:
         found: list[Finding] = []
         if not self.is_table:
             found += [*self._other_units(), *self._noise(), *self._far_numbers()]
-        return [*found, *self._results(), *self._contradictions(), *self._offsets()]
+        return [*found, *self._results(), *self._known_fields(), *self._contradictions(), *self._offsets()]
 
     def findings(self) -> list[Finding]:
         """Problems, and what may be meant."""
@@ -376,6 +377,27 @@ class Profile:
                     )
                     yield Finding("problem", text, (), column.label)
                     return
+
+    def _known_fields(self) -> Iterator[Finding]:
+        """An input channel that is a target channel, which nobody needs to predict, or knows only after a run."""
+        inputs, field = self.inputs, self.data.targets.field
+        if field is None or self.data.targets.elsewhere:
+            return
+        rows = np.unique(np.linspace(0, len(inputs) - 1, ENOUGH, dtype=int))
+        for (i, given), (j, target) in product(enumerate(self.of["input"]), enumerate(self.of["target"])):
+            of_both = [[column.low, column.high, column.mean] for column in (given, target)]
+            if len(np.unique(given.mean)) < ENOUGH or not np.allclose(*of_both, rtol=_RESULT, atol=0):
+                continue
+            # Moved fields have the same statistics.
+            fields = ([part[[row]].to_list()[0][..., k] for row in rows] for part, k in ((inputs, i), (field, j)))
+            if all(np.array_equal(one, other) for one, other in zip(*fields, strict=True)):
+                text = (
+                    f"{given.label} of X equals {target.label} of y in every sample, so that errors say little. Leave "
+                    "it out of X if it is known only after a run, and out of y if it is known before, as an initial "
+                    "value is."
+                )
+                yield Finding("problem", text, (), given.label)
+                return
 
     def _offsets(self) -> Iterator[Finding]:
         """A mean of a target that hides its variation, so that a relative error says little."""

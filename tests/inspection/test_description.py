@@ -112,6 +112,17 @@ def test_a_parameter_that_is_a_result_is_a_problem():
     )
 
 
+def test_a_channel_of_X_that_is_one_of_y_is_a_problem():
+    u = RNG.normal(size=(20, 6, 6, 2))
+    problems = [
+        [finding.text for finding in describe_data(u, y).findings if finding.level == "problem"]
+        for y in (np.concatenate([u.sum(-1, keepdims=True), u[..., 1:]], -1), np.roll(u, 1, 1), u[..., 1:] + 1e-3)
+    ]
+    # Fields that move have the statistics of those from which they start.
+    assert problems[1:] == [[], []]
+    assert [text.startswith("channel 1 of X equals channel 1 of y in every sample") for text in problems[0]] == [True]
+
+
 def test_copies_and_contradictions_are_told_apart():
     X = RNG.random((20, 3))
     X[7], X[12] = X[2], X[5]
