@@ -385,8 +385,8 @@ class Profile:
             return
         rows = np.unique(np.linspace(0, len(inputs) - 1, ENOUGH, dtype=int))
         for (i, given), (j, target) in product(enumerate(self.of["input"]), enumerate(self.of["target"])):
-            of_both = [[column.low, column.high, column.mean] for column in (given, target)]
-            if len(np.unique(given.mean)) < ENOUGH or not np.allclose(*of_both, rtol=_RESULT, atol=0):
+            ours, theirs = ([column.low, column.high, column.mean] for column in (given, target))
+            if len(np.unique(given.mean)) < ENOUGH or not np.allclose(ours, theirs, rtol=_RESULT, atol=0):
                 continue
             # Moved fields have the same statistics.
             fields = ([part[[row]].to_list()[0][..., k] for row in rows] for part, k in ((inputs, i), (field, j)))
