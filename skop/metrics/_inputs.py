@@ -35,6 +35,8 @@ GridShape = tuple[int, ...]
 Kind = Literal["field", "scalar"]
 #: Differences between the steps of an even grid, as a fraction of a step: rounding of single precision, and more.
 _EVEN = 1e-2
+#: Norms up to this part of that of the set are zero but for rounding, as of sin(pi).
+_ROUNDING = 1e-13
 
 
 @dataclass(frozen=True)
@@ -299,7 +301,7 @@ def norm_of_set(norms: FloatArray, weight: FloatArray) -> FloatArray:
 def divide_norms(
     error: FloatArray, true: FloatArray, weight: FloatArray, what: str, set_norm: float | FloatArray | None = None
 ) -> FloatArray:
-    """Quotient of norms; where a true norm is zero, the norm of the set takes its place.
+    """Quotient of norms; where a true norm is zero up to rounding, the norm of the set takes its place.
 
     Parameters
     ----------
@@ -310,7 +312,7 @@ def divide_norms(
     what : str
         Name of what the first axis counts, for the message.
     set_norm : float, ndarray of shape (c,) or None, default=None
-        What takes the place of a true norm of zero; None leaves 0/0 = 0 and refuses the rest.
+        What takes the place of a true norm that is zero beside it; None leaves 0/0 = 0 and refuses the rest.
 
     Returns
     -------
@@ -323,7 +325,7 @@ def divide_norms(
         If a true norm and the norm of the set are 0 and the error is not.
     """
     if set_norm is not None:
-        true = np.where(true > 0, true, set_norm)
+        true = np.where(true > _ROUNDING * np.asarray(set_norm), true, set_norm)
     undefined = (true == 0) & (error > 0) & (weight > 0).reshape(-1, *[1] * (error.ndim - 1))
     if undefined.any():
         position = np.argwhere(undefined)[0]

@@ -115,6 +115,17 @@ def test_a_classical_model_is_chosen_by_runs_that_it_has_not_seen():
     assert 0.3 * error < model.estimator_.leave_one_out_error_ < 3 * error
 
 
+@pytest.mark.filterwarnings("ignore:a prediction of channel")
+def test_frames_that_are_zero_up_to_rounding_are_as_good_as_zero():
+    """Otherwise the relative errors of such frames, as at sin(pi), choose the model."""
+    times, x, k = np.linspace(0, 1, 11), np.linspace(0, 1, 9)[:, np.newaxis], np.linspace(0.5, 2, 12)[:, np.newaxis]
+    y = k[:, np.newaxis] * x * np.sin(2 * np.pi * times)
+    assert 0 < np.abs(y[..., 5]).max() < 1e-15
+    model = TimeConditionedRegressor(PODRegressor(), times=times).fit(k[::2], FieldSet(x, y[::2]))
+    np.testing.assert_allclose(model.predict(k[1:-1]).values, y[1:-1], atol=1e-3)
+    assert model.error_by_time(k[1:-1], FieldSet(x, y[1:-1])).max() < 1e-3
+
+
 def test_the_same_by_hand(fields):
     X, y = fields
     model = TimeConditionedRegressor(PODRegressor(), times=5).fit(X, y)

@@ -45,7 +45,9 @@ class TargetRows:
             rows = (values / self.channel_unit).reshape(len(values), -1)
             self.field_ratio = np.tile(self.channel_unit / sizes, values.shape[1])
             norms = np.sqrt(((rows * self.field_ratio) ** 2).sum(axis=1))
-            self.norms = np.where(norms > 0, norms, np.sqrt(mean_of(norms**2, weight)) or 1.0)
+            usual = np.sqrt(mean_of(norms**2, weight)) or 1.0
+            # A frame that is zero up to rounding, such as sin(pi), is as good as zero.
+            self.norms = np.where(norms > rounding_of(targets.field.values) * usual, norms, usual)
             if is_log:
                 self.norms = np.full(len(rows), rows.shape[1] ** 0.5)
             parts.append(rows)
