@@ -182,7 +182,7 @@ def test_a_parameter_changes_the_fit_or_warns(host, mixer):
 
 
 def test_parameters_of_the_propagator_act_with_steps():
-    X, y = FIELDS, np.concatenate([FIELDS, 1 + FIELDS**2], axis=-1)
+    X, y = FIELDS, np.concatenate([-FIELDS, 1 + FIELDS**2], axis=-1)
     steps = {"host__n_steps": 2}
     plain = small("oformer", **steps).fit(X, y).predict(X)
     for name in ("host__propagator_width", "host__propagator_depth"):

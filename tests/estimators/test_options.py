@@ -53,8 +53,8 @@ from skop.training import Group
 
 FIELDS = np.random.default_rng(0).normal(size=(6, 5, 4, 1))
 POINTS = [np.random.default_rng(seed).random((7, 2)) for seed in range(6)]
-VALUES = [points[:, :1] for points in POINTS]
-PAIRS = list(zip(POINTS, VALUES, strict=True))
+VALUES = [-points[:, :1] for points in POINTS]
+PAIRS = [(points, points[:, :1]) for points in POINTS]
 SMALL: dict[str, Any] = {"width": 8, "depth": 1, "max_iter": 1, "random_state": 0}
 OPERATORS = [LaMORegressor, GeoMaNORegressor, AMORegressor, MNORegressor]
 #: Parts by their names, base classes among them.
@@ -287,7 +287,7 @@ def test_names_of_mesh_fields_warn_where_there_are_no_meshes():
 def test_every_parameter_with_an_effect_is_silent():
     on_grid = {"patches": Patches(size=1), "scan": GridSSD(n_heads=1, expand=1)}
     on_points = {"latents": LatentTokens(n_tokens=4), "mixer": Mamba2(expand=1)}
-    for X, y, parts in ((FIELDS, FIELDS, on_grid), (PAIRS, VALUES, on_points)):
+    for X, y, parts in ((FIELDS, -FIELDS, on_grid), (PAIRS, VALUES, on_points)):
         with warnings.catch_warnings():
             warnings.simplefilter("error", SkopWarning)
             LaMORegressor(**SMALL, dropout=0.1, **parts).fit(X, y)
