@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import product
 from typing import Any, Literal
 
 import numpy as np
@@ -380,24 +379,24 @@ class Profile:
 
     def _known_fields(self) -> Iterator[Finding]:
         """An input channel that is a target channel, which nobody needs to predict, or knows only after a run."""
-        inputs, field = self.inputs, self.data.targets.field
+        inputs, field, targets = self.inputs, self.data.targets.field, self.of["target"]
         if field is None or self.data.targets.elsewhere:
             return
         rows = np.unique(np.linspace(0, len(inputs) - 1, ENOUGH, dtype=int))
-        for (i, given), (j, target) in product(enumerate(self.of["input"]), enumerate(self.of["target"])):
-            ours, theirs = ([column.low, column.high, column.mean] for column in (given, target))
-            if len(np.unique(given.mean)) < ENOUGH or not np.allclose(ours, theirs, rtol=_RESULT, atol=0):
-                continue
-            # Moved fields have the same statistics.
-            fields = ([part[[row]].to_list()[0][..., k] for row in rows] for part, k in ((inputs, i), (field, j)))
-            if all(np.array_equal(one, other) for one, other in zip(*fields, strict=True)):
-                text = (
-                    f"{given.label} of X equals {target.label} of y in every sample, so that errors say little. Leave "
-                    "it out of X if it is known only after a run, and out of y if it is known before, as an initial "
-                    "value is."
-                )
-                yield Finding("problem", text, (), given.label)
-                return
+        means = np.stack([target.mean for target in targets], axis=1)
+        for i, given in enumerate(self.of["input"]):
+            alike = np.isclose(given.mean[:, np.newaxis], means, rtol=_RESULT, atol=0).all(axis=0)
+            # Few different numbers can be the same by chance, and fields that move have the same mean.
+            for j in np.flatnonzero(alike) if len(np.unique(given.mean)) >= ENOUGH else ():
+                pairs = zip(*(part[rows].to_list() for part in (inputs, field)), strict=True)
+                if all(np.array_equal(ours[..., i], theirs[..., j]) for ours, theirs in pairs):
+                    text = (
+                        f"{given.label} of X equals {targets[j].label} of y in every sample, so that errors say "
+                        "little. Leave it out of X if it is known only after a run, and out of y if it is known "
+                        "before, as an initial value is."
+                    )
+                    yield Finding("problem", text, (), given.label)
+                    return
 
     def _offsets(self) -> Iterator[Finding]:
         """A mean of a target that hides its variation, so that a relative error says little."""

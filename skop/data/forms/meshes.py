@@ -318,7 +318,7 @@ def open_inputs(
     is_shared = len(samples.meshes) == 1 and (not is_path(X) or samples.names == (str(X),))
     if design.what == "X" and is_shared:
         count = len(design.values)
-        meshes = _repeated(samples.meshes[0], count, spec.input_fields)
+        meshes = _repeated(samples, X, count, spec.input_fields)
         return samples.fields[np.zeros(count, dtype=int)], design, meshes
     if design.what != "X":
         return samples.fields, design.for_runs(X, samples.names), samples.meshes
@@ -343,7 +343,7 @@ def open_points(
             "samples, or one for each."
         )
     if len(samples.meshes) == 1:
-        return samples.fields.coords_list()[0], _repeated(samples.meshes[0], len(inputs))
+        return samples.fields.coords_list()[0], _repeated(samples, coords, len(inputs))
     if is_mesh_input(X):
         check_order(MESHES.files(X) or (), samples.names, "coords")
     order = order_of_rows(X, coords, samples.names) if TABLE.matches(X) else None
@@ -352,10 +352,13 @@ def open_points(
     return samples.fields[order], [samples.meshes[i] for i in order]
 
 
-def _repeated(mesh: Any, count: int, inputs: Iterable[str] | None = None) -> list[Any]:
-    """One mesh for several samples: fields of its own run, but for inputs, would pass for the truth of each."""
-    for data in (mesh.point_data, mesh.cell_data) if count > 1 else ():
+def _repeated(samples: MeshSamples, given: Any, count: int, inputs: Iterable[str] | None = None) -> list[Any]:
+    """The only mesh, for each sample: without results of its own run, unless it came in a list for one sample."""
+    (mesh,) = samples.meshes
+    is_run = count == 1 and (isinstance(given, list | tuple) or (is_path(given) and samples.names != (str(given),)))
+    for data in () if is_run else (mesh.point_data, mesh.cell_data):
         for name in data.keys() - set(inputs or ()):
+            # It would pass for the truth of a sample.
             del data[name]
     return [mesh] * count
 
