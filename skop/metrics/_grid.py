@@ -11,6 +11,7 @@ import numpy as np
 
 from skop.exceptions import FieldDataError
 from skop.metrics._inputs import (
+    ROUNDING,
     FloatArray,
     GridShape,
     average_samples,
@@ -25,8 +26,6 @@ __all__ = ["h1_error", "phase_error", "spectral_error"]
 
 #: Second-order differences at the border of a grid need three points along an axis.
 MIN_POINTS_PER_AXIS = 3
-#: Fraction of the largest amplitude of a prediction up to which a mode is a rounding error of the transform.
-_ROUNDING = 1e-13
 
 
 def h1_error(
@@ -305,7 +304,8 @@ def _phase_errors(u: FloatArray, v: FloatArray, grid: GridShape, threshold: floa
     counted = sizes > threshold * sizes.max(axis=0)
     difference = np.abs(np.angle(predicted) - np.angle(true))
     angles = np.minimum(difference, 2 * np.pi - difference)
-    angles[predicted_sizes <= _ROUNDING * predicted_sizes.max(axis=0)] = np.pi / 2
+    # Modes so small are rounding of the transform.
+    angles[predicted_sizes <= ROUNDING * predicted_sizes.max(axis=0)] = np.pi / 2
     shell = np.rint(_wave_lengths(grid)).astype(int).ravel()
     n_shells, n_all = _n_wave_numbers(grid), int(shell.max()) + 1
     sums, counts = (

@@ -14,6 +14,7 @@ import numpy.typing as npt
 from skop.exceptions import FieldDataError
 
 __all__ = [
+    "ROUNDING",
     "FieldPairs",
     "FloatArray",
     "GridShape",
@@ -35,8 +36,8 @@ GridShape = tuple[int, ...]
 Kind = Literal["field", "scalar"]
 #: Differences between the steps of an even grid, as a fraction of a step: rounding of single precision, and more.
 _EVEN = 1e-2
-#: Norms up to this part of that of the set are zero but for rounding, as of sin(pi).
-_ROUNDING = 1e-13
+#: Part of a size up to which others are zero but for rounding, as sin(pi) is.
+ROUNDING = 1e-13
 
 
 @dataclass(frozen=True)
@@ -325,7 +326,7 @@ def divide_norms(
         If a true norm and the norm of the set are 0 and the error is not.
     """
     if set_norm is not None:
-        true = np.where(true > _ROUNDING * np.asarray(set_norm), true, set_norm)
+        true = np.where(true > ROUNDING * np.asarray(set_norm), true, set_norm)
     undefined = (true == 0) & (error > 0) & (weight > 0).reshape(-1, *[1] * (error.ndim - 1))
     if undefined.any():
         position = np.argwhere(undefined)[0]

@@ -38,6 +38,7 @@ from skop.estimators.files._persistence import KNOWN
 __all__ = [
     "FEW_INPUTS",
     "POLYHARMONIC",
+    "ROUNDING",
     "SAME",
     "TINY",
     "AkimaSystem",
@@ -59,7 +60,7 @@ SAME = 1e-30
 #: Keeps quotients of numbers in any unit finite.
 TINY = float(np.finfo(float).tiny)
 #: Relative differences up to this are rounding.
-_ROUNDING = 1e-13
+ROUNDING = 1e-13
 #: Eigenvalues up to this part of the largest are rounding.
 _RANK = 1e-15
 #: In Akima's interpolation, changes up to this part of the slopes are rounding; number of neighbours on either side.
@@ -268,7 +269,7 @@ class System:
             count = len(points) - self.tail.shape[1]
             # Where all points are the same, differences of the kernel are rounding.
             size = float(np.abs(matrix).max(initial=0.0))
-            floor = _ROUNDING * len(points) * size if values[:count].max(initial=0.0) < _ROUNDING * size else 0.0
+            floor = ROUNDING * len(points) * size if values[:count].max(initial=0.0) < ROUNDING * size else 0.0
             self.values, self.vectors = np.maximum(values[:count] - floor, 0.0), vectors[:, :count]
         self.largest = float(self.values.max(initial=0.0)) or 1.0
         self.penalties = self.largest * _PENALTIES

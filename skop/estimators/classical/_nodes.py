@@ -13,6 +13,7 @@ from scipy.spatial.distance import pdist
 
 from skop._typing import FloatArray, IntArray
 from skop.data import NODES, FieldSet, Shapes, spread_out, unit_shape
+from skop.estimators.classical._kernel_models import ROUNDING
 from skop.estimators.files._file_checks import Held, checks
 from skop.estimators.files._persistence import KNOWN
 from skop.exceptions import FieldDataError, warn
@@ -25,8 +26,6 @@ _ALIKE = 0.5
 _NEIGHBOURS, _TORN = 8, 4.0
 #: Nodes have other numbers if the nearest ones of any number lie this many times closer to those of the fit.
 _CLOSER = 3.0
-#: Relative differences up to this are rounding.
-_ROUNDING = 1e-13
 #: Largest part of nodes that may be torn off, and number of points below which this is not tested.
 _MOST_TORN, _FEWEST_POINTS = 0.1, 24
 
@@ -198,7 +197,7 @@ class Numbering:
         for number, sample in enumerate(np.asarray(coords, dtype=np.float64)):
             stretch = np.linalg.norm(np.ptp(sample, axis=0)) / size if size > 0 else 1.0
             apart = np.linalg.norm(sample - sample[self.nearest], axis=1)
-            found[number] = (apart > self.reach * max(stretch, _ROUNDING)).mean()
+            found[number] = (apart > self.reach * max(stretch, ROUNDING)).mean()
         return found
 
     def _refuse_same_points(self, coords: FloatArray) -> None:

@@ -17,7 +17,7 @@ from skop._typing import FloatArray, IntArray
 from skop.data import Predictions, Targets
 from skop.estimators._weights import weight_option
 from skop.estimators.classical._components import Decomposition, mean_of, of_others, variance_of
-from skop.estimators.classical._kernel_models import TINY, KernelModel
+from skop.estimators.classical._kernel_models import ROUNDING, TINY, KernelModel
 from skop.estimators.classical._kernel_selection import Selection, between_ends
 from skop.estimators.classical._target_rows import TargetRows, errors_of_outputs
 from skop.estimators.files._file_checks import Held, checks, is_array
@@ -40,8 +40,6 @@ _NEGLIGIBLE = 0.01
 _BETTER = 0.8
 #: Try each output alone up to this number of outputs; more are first grouped by the regressor that suits them.
 _FEW_OUTPUTS = 16
-#: Relative differences up to this are rounding.
-_ROUNDING = 1e-13
 #: Folds of the cross-validation of regressors without a closed form of leave-one-out.
 _FOLDS = 5
 #: Numbers of channels and of scalars.
@@ -523,7 +521,7 @@ class ModelSearch:
         held = parts.variances[: len(components)] @ components**2
         weighted = parts.centred if samples.weight is None else samples.weight[:, np.newaxis] * parts.centred
         whole = np.einsum("ij,ij->j", weighted, parts.centred) / len(points)
-        model.rest_variance = np.where(whole - held > _ROUNDING * whole, whole - held, 0.0)
+        model.rest_variance = np.where(whole - held > ROUNDING * whole, whole - held, 0.0)
         if self.regressor != "auto":
             gains = np.ones_like(gains)
         return _Trial(model, found.error, {name: item.error for name, item in tried.items()}, gains)

@@ -12,13 +12,10 @@ import numpy as np
 from skop._typing import FloatArray, IntArray
 from skop.data import Predictions, Targets
 from skop.estimators.classical._components import Decomposition, mean_of, of_others, variance_of
-from skop.estimators.classical._kernel_models import TINY
+from skop.estimators.classical._kernel_models import ROUNDING, TINY
 from skop.metrics import channel_sizes
 
 __all__ = ["TargetRows", "deviation", "errors_of_outputs", "own_spreads", "rounding_of", "spreads"]
-
-#: Relative differences up to this are rounding.
-_ROUNDING = 1e-13
 
 
 class TargetRows:
@@ -167,7 +164,7 @@ def errors_of_outputs(targets: Targets, found: Predictions, weight: FloatArray |
 def rounding_of(values: Any) -> float:
     """Relative size of differences that are rounding, in numbers of some precision; in double precision without any."""
     kind = np.dtype(getattr(values, "dtype", np.float64))
-    return max(_ROUNDING, 2 * float(np.finfo(kind).eps)) if kind.kind == "f" else _ROUNDING
+    return max(ROUNDING, 2 * float(np.finfo(kind).eps)) if kind.kind == "f" else ROUNDING
 
 
 def spreads(values: FloatArray, rounding: float, weight: FloatArray | None = None) -> FloatArray:
