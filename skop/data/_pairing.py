@@ -126,16 +126,25 @@ def check_order(names: Sequence[str], others: Sequence[str], what: str = "y") ->
 
 
 def check_index(X: Any, other: Any, what: str) -> None:
-    """Raise an error if the indexes of X and of a table beside it hold the same labels in different order."""
+    """Raise an error if the indexes of X and of a table beside it hold labels at different rows.
+
+    Numbers and dates may be shifted on purpose, as where y is the next step; only all of them in another order are an
+    error.
+    """
     if not (hasattr(X, "iloc") and hasattr(other, "iloc")) or not X.index.is_unique:
         return
     labels, others = list(X.index), list(other.index)
-    if labels == others or len(labels) != len(others) or set(labels) != set(others):
+    if labels == others or len(labels) != len(others):
         return
-    place = next(i for i, pair in enumerate(zip(labels, others, strict=True)) if pair[0] != pair[1])
+    shared = set(labels) & set(others)
+    moved = [i for i, pair in enumerate(zip(labels, others, strict=True)) if pair[0] != pair[1] and shared & {*pair}]
+    is_text = all(isinstance(label, str) for label in (*labels, *others))
+    if not moved or not (is_text or shared == set(labels)):
+        return
+    place, where = moved[0], "in different order" if len(shared) == len(labels) else "at different rows"
     raise FieldDataError(
         f"row {place} is {labels[place]} in the index of X and {others[place]} in that of {what}: both hold the same "
-        f"labels in different order. Pass {what}.loc[X.index] to match them by label, or {what}.to_numpy() if its rows "
+        f"labels {where}. Pass {what}.loc[X.index] to match them by label, or {what}.to_numpy() if its rows "
         "are in the order of X."
     )
 

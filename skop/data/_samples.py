@@ -50,12 +50,12 @@ from skop.data.forms.table import (
     as_runs,
     check_table,
     column_names,
+    form_of_scalars,
     named_scalars,
     read_design,
     read_scalars,
     refuse_params,
     refuse_strangers,
-    scalar_names,
     split_params,
     table_inputs,
     with_params,
@@ -156,7 +156,8 @@ def read(
     if held.components is not None:
         form = replace(form, container="meshes", components=held.components)
     if held.scalars is not None:
-        form = replace(form, **{name: getattr(held.scalars, name) for name in ("squeezes_channel", "scalar_names")})
+        kept = ("squeezes_channel", "scalar_names", "has_text")
+        form = replace(form, **{name: getattr(held.scalars, name) for name in kept})
     spec = DataSpec(
         input_form=held.input_form or source.name,
         role=role,
@@ -207,7 +208,7 @@ def _read_samples(
     source.warn_if_ambiguous(X, "X")
     elsewhere = may_lie_elsewhere(source, y) if other_points else None
     targets, form = match_target(y, kind, inputs, listed=source.is_listed, elsewhere=elsewhere)
-    return inputs, (targets, replace(form, scalar_names=scalar_names(y) if targets.field is None else None)), geometry
+    return inputs, (targets, form if targets.field is not None else form_of_scalars(y, form)), geometry
 
 
 def read_inputs(
@@ -272,7 +273,7 @@ def _read_inputs(
         raise FieldDataError(f"X is {came}, but the estimator was fitted on {expected}; {remedy}.")
     if source.is_table:
         refuse_params(design)
-        check_table(X)
+        X = check_table(X)
         table = np.asarray(X)
         if estimator is not None:
             table = validate_data(estimator, X, reset=False, dtype=np.float64, ensure_all_finite=False)
@@ -369,10 +370,9 @@ def _read_table(
     X: Any, y: Any, kind: Form, estimator: Any, reset: bool
 ) -> tuple[FieldSet, tuple[Targets, TargetForm], str, str]:
     """Read a 2-D X: global parameters if y is a field, features if y is scalars."""
-    check_table(X)
+    X, is_field, table = check_table(X), _is_field(y, kind), y
     refuse_mask(y, "y")
     refuse_strangers(y, "y")
-    is_field, names = _is_field(y, kind), scalar_names(y)
     if estimator is None:
         X = np.asarray(X)
     else:
@@ -386,7 +386,7 @@ def _read_table(
         inputs = table_inputs(X, None, (1,))
         check_not_empty(inputs, "X")
         targets, form = read_scalars(np.asarray(y))
-        return inputs, (targets, replace(form, scalar_names=names)), "features", "grid"
+        return inputs, (targets, form_of_scalars(table, form)), "features", "grid"
     fields, geometry = find_geometry(read_target_fields(y, kind))
     if not fields.shared_coords:
         raise FieldDataError(

@@ -127,8 +127,10 @@ class TargetForm:
     channel_names: tuple[str, ...] | None = None
     #: Names of the output fields of a mesh and their numbers of channels; None if y was not meshes.
     components: tuple[tuple[str, int], ...] | None = None
-    #: Names of the scalars, if y was a DataFrame with names for its columns or a Series with a name.
+    #: Names of the scalars as text, if y was a DataFrame with names for its columns or a Series with a name.
     scalar_names: tuple[str, ...] | None = field(default=None, compare=False)
+    #: Whether these names are text in y too; tables are predicted as arrays otherwise.
+    has_text: bool = field(default=True, compare=False)
 
     def of_frames(self) -> TargetForm:
         """Return the form for another number of channels, without names."""

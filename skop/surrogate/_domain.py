@@ -271,10 +271,11 @@ class SeenRanges:
             **spread,
         )
 
-    def warn_of_outputs(self, found: Predictions) -> None:
+    def warn_of_outputs(self, found: Predictions, n_frames: int = 1) -> None:
         """Warn if a prediction is far outside the range of y in the fit, although X may be inside its ranges.
 
-        Outputs with another number of channels than in the fit are ignored.
+        Outputs with another number of channels than in the fit are ignored. Those of several frames are ignored in
+        frames in which they are constant up to rounding, compared with the others.
         """
         parts = [
             np.reshape(part, (-1, np.shape(part)[-1])) for part in (found.fields, found.scalars) if part is not None
@@ -285,7 +286,8 @@ class SeenRanges:
         low, high = self.outputs
         extremes = np.concatenate([_range(part) for part in parts if len(part)], axis=1)
         excess = np.maximum(low - extremes[0], extremes[1] - high)
-        width = np.where(high - low > ROUNDING * np.maximum(np.abs(low), np.abs(high)), high - low, np.inf)
+        sizes = np.maximum(np.abs(low), np.abs(high)).reshape(n_frames, -1).max(axis=0)
+        width = np.where(high - low > ROUNDING * np.tile(sizes, n_frames), high - low, np.inf)
         worst = int(np.argmax(excess / width))
         if excess[worst] > _OUTPUTS * width[worst]:
             n_channels = 0 if found.fields is None else np.shape(found.fields)[-1]

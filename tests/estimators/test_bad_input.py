@@ -413,9 +413,38 @@ def test_tables_in_another_order_are_refused():
     repeated = table.set_index(pd.Index([*"aabbc"]))
     for X, y in ((table, moved.loc[table.index]), (table, moved.reset_index()[0]), (repeated, repeated["r"][::-1])):
         np.testing.assert_array_equal(model.fit(X, y).predict(X), model.fit(X, y.to_numpy()).predict(X))
+    # Names that are shifted belong to others; numbers may be shifted on purpose, to predict the next step.
+    shifted = pd.Series(SCALARS, [*table.index[1:], "run_9"])
+    with pytest.raises(FieldDataError, match=r"row 0 is run_0 .* X and run_1 in that of y: .* at different rows"):
+        model.fit(table, shifted)
+    steps = pd.DataFrame(TABLE[:-1]), pd.DataFrame(TABLE[1:], np.arange(1, len(TABLE)))
+    np.testing.assert_array_equal(model.fit(*steps).predict(TABLE), model.fit(TABLE[:-1], TABLE[1:]).predict(TABLE))
     split = train_test_split(table, moved.loc[table.index], random_state=0)
     assert model.fit(split[0], split[2]).score(split[1], split[3]) <= 1
     assert cross_val_score(model, table, moved.loc[table.index], cv=KFold(2, shuffle=True)).shape == (2,)
+
+
+def test_columns_whose_names_are_no_text_keep_their_order():
+    """scikit-learn compares text alone, and takes columns with other labels by their order."""
+    for labels in ([3, 1, 7], [0.1, 0.2, 0.3], pd.MultiIndex.from_tuples([("a", "x"), ("a", "y"), ("b", "x")])):
+        X, y = pd.DataFrame(TABLE, columns=labels), pd.DataFrame(TABLE[::-1] ** 2, columns=labels)
+        model = PODRegressor(regressor="ridge").fit(X, y)
+        assert isinstance(model.predict(X), np.ndarray)
+        with pytest.raises(ValueError, match="order"):
+            model.predict(X.iloc[:, ::-1])
+        with pytest.raises(FieldDataError, match="bring them into this order"):
+            model.score(X, y.iloc[:, ::-1])
+        points = FieldSet(unit_grid((4,)), np.ones((5, 4, 1)))
+        designs = PODRegressor(regressor="ridge").fit(points, y, params=X)
+        with pytest.raises(FieldDataError, match="another order"):
+            designs.predict(points, params=X.iloc[:, ::-1])
+
+
+def test_complex_columns_are_refused():
+    table = pd.DataFrame({"gain": TABLE[:, 0] + 1j, "is_on": TABLE[:, 1] > 0, "load": TABLE[:, 2]})
+    for X, y in ((table, SCALARS), (TABLE, table)):
+        with pytest.raises(FieldDataError, match=r"column 'gain' of [Xy] holds .*imaginary parts, or magnitude"):
+            PODRegressor().fit(X, y)
 
 
 def test_errors_about_data_are_of_one_class(fitted):

@@ -6,7 +6,7 @@ import warnings
 import numpy as np
 import pytest
 import torch
-from scipy.interpolate import CubicSpline, make_interp_spline
+from scipy.interpolate import CubicSpline, interpn, make_interp_spline
 from sklearn.linear_model import LinearRegression, Ridge
 from sklearn.neighbors import KNeighborsRegressor
 
@@ -654,6 +654,24 @@ def test_over_one_parameter_it_is_near_the_best_interpolation(subtests):
 def akima(params, values):
     """A model by Akima's interpolation."""
     return PODRegressor(regressor="akima").fit(params, FieldSet(PLACES[:, None], values[..., None]))
+
+
+@pytest.mark.parametrize("sizes", [(20, 4), (12, 5), (4, 4, 4)])
+def test_between_the_values_of_a_factorial_design_it_is_better_than_multilinear_interpolation(sizes):
+    """A sample that is left out has neighbours with the same value, whose errors say nothing of new values."""
+    x, axes = np.linspace(0, 1, 40), [np.linspace(0.1, 1, size) for size in sizes]
+    X = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1)
+    new = np.random.default_rng(0).uniform(0.1, 1, (200, len(sizes)))
+    waves = {
+        "a wave": lambda a, b: np.sin(3 * x - 2 * a * b),
+        "decay": lambda a, b: np.exp(-3 * a * b) * np.sin(np.pi * x),
+        "a bump": lambda a, b: np.exp(-(((x - 0.2 - 0.5 * a * b) / 0.2) ** 2)),
+    }
+    for name, wave in waves.items():
+        (y, true), last = (wave(part[..., :1], part[..., 1:2]) for part in (X, new)), len(sizes) - 1
+        model = PODRegressor().fit(X.reshape(-1, last + 1), y.reshape(-1, len(x), 1))
+        errors = [relative_l2_error(true, part) for part in (model.predict(new)[..., 0], interpn(axes, y, new))]
+        assert errors[0] < errors[1], name
 
 
 def test_interpolation_between_neighbours_meets_samples_and_lines_on_any_axes_of_the_values():

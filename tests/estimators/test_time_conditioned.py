@@ -115,7 +115,26 @@ def test_a_classical_model_is_chosen_by_runs_that_it_has_not_seen():
     assert 0.3 * error < model.estimator_.leave_one_out_error_ < 3 * error
 
 
-@pytest.mark.filterwarnings("ignore:a prediction of channel")
+def test_fields_between_the_frames_are_no_worse_than_those_drawn_between_them():
+    """Whole runs are left out to choose a model, so that these tell nothing of other times."""
+    x, k, times = np.linspace(0, 1, 40)[:, np.newaxis], np.random.default_rng(0).uniform(0.5, 1.5, (40, 1)), 5
+    every = np.linspace(0, 1, 2 * times - 1)
+    waves = {
+        "a wave": lambda k, t: np.sin(3 * x - 2 * t * k),
+        "decay": lambda k, t: np.exp(-3 * k * t) * np.sin(np.pi * x),
+        "a bump": lambda k, t: np.exp(-(((x - 0.2 - 0.5 * k * t) / 0.15) ** 2)),
+        "two waves": lambda k, t: np.cos(6 * k * t) * np.sin(np.pi * x) + np.sin(4 * t) * np.cos(2 * np.pi * x),
+    }
+    for name, wave in waves.items():
+        y = wave(k[:, np.newaxis], every)
+        model = TimeConditionedRegressor(PODRegressor(), times=every[::2]).fit(k[:20], FieldSet(x, y[:20, :, ::2]))
+        found, between = (model.predict(k[20:], times=part).values for part in (every[::2], every[1::2]))
+        drawn = (found[..., 1:] + found[..., :-1]) / 2
+        errors = [relative_l2_error(y[20:, :, 1::2], part) for part in (between, drawn)]
+        assert errors[0] < errors[1], name
+        assert relative_l2_error(y[20:, :, ::2], found) < 1e-3, name
+
+
 def test_frames_that_are_zero_up_to_rounding_are_as_good_as_zero():
     """Otherwise the relative errors of such frames, as at sin(pi), choose the model."""
     times, x, k = np.linspace(0, 1, 11), np.linspace(0, 1, 9)[:, np.newaxis], np.linspace(0.5, 2, 12)[:, np.newaxis]

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -32,12 +32,12 @@ from skop.data.forms.table import (
     Design,
     as_runs,
     column_names,
+    form_of_scalars,
     has_runs,
     named_scalars,
     read_design,
     read_scalars,
     refuse_params,
-    scalar_names,
     split_params,
     split_runs,
 )
@@ -434,7 +434,7 @@ def _with_scalars(fields: FieldSet, y: Any) -> tuple[FieldSet, TargetForm]:
     refuse_repeated_names([*getattr(y, "columns", ())], "y has {} columns")
     targets, form = read_scalars(y)
     refuse_length(fields, targets)
-    return fields.with_params(targets.scalars), replace(form, scalar_names=scalar_names(y))
+    return fields.with_params(targets.scalars), form_of_scalars(y, form)
 
 
 def _in_run_order(y: Any, X: Any, samples: MeshSamples, weighted: bool) -> Any:

@@ -40,13 +40,13 @@ __all__ = [
     "as_runs",
     "check_table",
     "column_names",
+    "form_of_scalars",
     "has_runs",
     "named_scalars",
     "read_design",
     "read_scalars",
     "refuse_params",
     "refuse_strangers",
-    "scalar_names",
     "split_params",
     "split_runs",
     "table_inputs",
@@ -86,8 +86,11 @@ TABLE = _Table()
 
 
 # ---------------------------------------------------------------------- tables of numbers
-def check_table(X: Any) -> None:
-    """Raise an error for a table that scikit-learn would take, or refuse without a remedy."""
+def check_table(X: Any) -> Any:
+    """Return a table whose columns have text as names, if any.
+
+    Raise an error for a table that scikit-learn would take, or refuse without a remedy.
+    """
     refuse_mask(X, "X")
     refuse_repeated_names([*getattr(X, "columns", ())], "X has {} columns")
     refuse_strangers(X, "X")
@@ -97,19 +100,30 @@ def check_table(X: Any) -> None:
             f"column {index[0]!r} of X has no name and only numbers the rows, but is an input. Read the table by "
             f"pandas.read_csv(path, index_col=0), or pass X.drop(columns={index[0]!r})."
         )
+    names = column_names(X)
+    # scikit-learn compares text alone, and would take columns with other labels by their order.
+    return X.set_axis(list(names), axis=1) if names and hasattr(X, "iloc") else X
 
 
-def column_names(y: Any) -> tuple[str, ...] | None:
-    """Names of the columns of a DataFrame; None where they are numbers or there are none."""
-    names = [*getattr(y, "columns", ())]
-    return tuple(names) if names and all(isinstance(name, str) for name in names) else None
+def column_names(table: Any) -> tuple[str, ...] | None:
+    """Names of the columns of a DataFrame; None where they only count the columns, or there are none."""
+    return _as_text([*getattr(table, "columns", ())])
 
 
-def scalar_names(y: Any) -> tuple[str, ...] | None:
-    """Names of the columns of a DataFrame, or the name of a Series; None if they are no text."""
+def _as_text(labels: Sequence[Any] | None) -> tuple[str, ...] | None:
+    """Labels of columns as text; None where they only count the columns, or there are none."""
+    if not labels or labels == list(range(len(labels))):
+        return None
+    return tuple(" ".join(map(str, label)) if isinstance(label, tuple) else str(label) for label in labels)
+
+
+def form_of_scalars(y: Any, form: TargetForm) -> TargetForm:
+    """Add the names of the columns of a DataFrame, or the name of a Series, to the form of scalars."""
     if hasattr(y, "iloc") and y.ndim == 1:
-        return (y.name,) if isinstance(y.name, str) else None
-    return column_names(y)
+        labels = [] if y.name is None else [y.name]
+    else:
+        labels = [*getattr(y, "columns", ())]
+    return replace(form, scalar_names=_as_text(labels), has_text=all(isinstance(label, str) for label in labels))
 
 
 def table_inputs(X: FloatArray, coords: FloatArray | None, grid_shape: GridShape | None) -> FieldSet:
@@ -128,7 +142,7 @@ def read_scalars(y: Any) -> tuple[Targets, TargetForm]:
 
 def named_scalars(target: TargetForm, scalars: FloatArray, labels: Any) -> Any:
     """Convert scalars ``(n, s)`` to the form of y: an array, or a DataFrame or Series if there are labels."""
-    if target.scalar_names is not None and labels is not None:
+    if target.scalar_names is not None and target.has_text and labels is not None:
         # Without labels an index would be made up, and pandas would align other data with it.
         try:
             pandas = import_optional("pandas", purpose="name the columns of a prediction")
@@ -231,9 +245,7 @@ def read_design(params: Any, what: str = "params") -> Design:
         labels = Labels(tuple(map(os.fspath, columns[texts[0]])), place=_column_name(names, texts[0]))
     elif index is not None:
         labels = index_labels(index)
-    kept_names = None if names is None else tuple(names[number] for number in kept)
-    is_named = kept_names is not None and all(isinstance(name, str) for name in kept_names)
-    return Design(values, kept_names if is_named else None, labels, what)
+    return Design(values, None if names is None else _as_text([names[number] for number in kept]), labels, what)
 
 
 def has_runs(table: Any) -> bool:
@@ -354,7 +366,7 @@ def _columns_of(
         frame = table.to_frame() if table.ndim == 1 else table
         kinds = [getattr(dtype, "kind", "O") for dtype in frame.dtypes]
         columns: list[Any] = [
-            None if only_objects and kind in "biufc" else list(frame.iloc[:, i]) if kind in "OSU" else frame.iloc[:, i]
+            None if only_objects and kind in "biuf" else list(frame.iloc[:, i]) if kind in "OSU" else frame.iloc[:, i]
             for i, kind in enumerate(kinds)
         ]
         return list(frame.columns), columns, list(frame.index)
@@ -442,6 +454,8 @@ def _stranger(column: Iterable[Any], place: str, what: str) -> str:
     words = f"{place} of {what} holds {_shown(items[row])} in row {row}; expected numbers"
     if isinstance(items[row], date | timedelta | np.datetime64 | np.timedelta64):
         return f"{words}. Pass times as numbers, such as days: (time - time.min()) / pandas.Timedelta(days=1)."
+    if isinstance(items[row], complex | np.complexfloating):
+        return f"{words}. Pass real and imaginary parts, or magnitude and phase, as columns of their own."
     if isinstance(items[row], str) and _is_number(items[row]):
         return f"{words} with a decimal point. Read the table by pandas.read_csv(path, decimal=',')."
     return (

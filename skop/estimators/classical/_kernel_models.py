@@ -21,6 +21,7 @@ Notation: n training points, d inputs, m monomials, r targets (coefficients of m
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from copy import copy
 from dataclasses import dataclass, replace
 from itertools import combinations_with_replacement
 from math import comb
@@ -339,6 +340,12 @@ class System:
         found = self.vectors @ (inside / (self.values[:, None] + penalties))
         return found if outside is None else found + outside / penalties
 
+    def leaving_out(self, parts: list[IntArray]) -> System:
+        """The same system, whose residuals are those of groups (g, s) of each size s; of other samples they are 0."""
+        other = copy(self)
+        other._parts = parts
+        return other
+
     def left_out(
         self, projected: tuple[FloatArray, FloatArray | None], penalties: FloatArray
     ) -> tuple[FloatArray, FloatArray, FloatArray]:
@@ -351,7 +358,7 @@ class System:
         if not self._parts:
             is_free = diagonal > self._rooted(self._rooted(np.ones((len(self.points), 1)))) * least
             return coefficients, np.where(is_free, coefficients / np.where(is_free, diagonal, 1.0), np.inf), diagonal
-        residuals, rooted = np.empty_like(coefficients), self._unrooted(coefficients)
+        residuals, rooted = np.zeros_like(coefficients), self._unrooted(coefficients)
         for penalty, own in self._of_equal_penalties(penalties, coefficients.shape[1]):
             for rows in self._parts:
                 place = rows[..., np.newaxis], own
@@ -671,7 +678,10 @@ def same_sizes(groups: IntArray | None) -> list[IntArray]:
 
 
 def left_out_solver(inverse: FloatArray, parts: list[IntArray]) -> Callable[[FloatArray], FloatArray]:
-    """Function that solves (n, r) with the blocks of a matrix that belong to groups, or with its diagonal."""
+    """Function that solves (n, r) with the blocks of a matrix that belong to groups, or with its diagonal.
+
+    For samples in none of the groups it returns 0.
+    """
     if not parts:
         diagonal = np.maximum(inverse.diagonal(), SAME)[:, np.newaxis]
         return lambda values: values / diagonal
@@ -679,7 +689,7 @@ def left_out_solver(inverse: FloatArray, parts: list[IntArray]) -> Callable[[Flo
     inverses = [np.linalg.pinv(block, hermitian=True) for block in blocks]
 
     def solve(values: FloatArray) -> FloatArray:
-        found = np.empty_like(values)
+        found = np.zeros_like(values)
         for rows, block in zip(parts, inverses, strict=True):
             found[rows] = block @ values[rows]
         return found

@@ -5,7 +5,7 @@ Notation: n training points, d inputs, r targets (coefficients of modes).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -67,6 +67,10 @@ _BEYOND_CHANCE, _CLEAR = 2.0, 0.3
 _ENOUGH = 15
 #: Above this number of samples, half of them decide where the search for length scales starts.
 _HALVED = 200
+#: Least number of different values of a parameter: a parabola needs three beside the one that is left out.
+_FEWEST_LEVELS = 4
+#: Below this part of the sum of all errors of a criterion, one of them is as good as zero.
+_AS_GOOD_AS_ZERO = 1e-3
 #: Drop a kernel if its error on some of the samples exceeds this multiple of the smallest.
 _WORSE = 1.2
 #: On all samples, try penalties within this number of decades of the best one on some samples.
@@ -94,10 +98,16 @@ class Found:
     tried: FloatArray
     #: Least error of each output among these; None for one output.
     least: FloatArray | None = None
+    #: Criterion by which it is compared with others, see `Selection`.
+    criterion: float = np.inf
 
 
 class Selection:
     """Search for the kernel and the penalty of the smallest leave-one-out error.
+
+    Where samples share the values of a parameter, as the levels of a factorial design or the times of all runs, those
+    that are left out have neighbours with the same value, and their errors say nothing of new values. The criterion is
+    then the geometric mean of this error and those without all samples of a value, of each such parameter.
 
     Parameters
     ----------
@@ -136,6 +146,7 @@ class Selection:
         self._inside = between_ends(points) if groups is None else np.ones(len(points), bool)
         self.weights = np.where(self._inside, weights, 0.0)
         self.narrow(targets, error, each)
+        self._levels = [held for column in points[:, :n_params].T if (held := _levels_of(column)) is not None]
         self._trials: dict[str, list[Trial]] = {}
         # Samples in an order that does not depend on the caller's, of which every k-th is taken.
         step = -(-len(points) // _SCREENED)
@@ -208,7 +219,8 @@ class Selection:
         if not trials:
             return None
         if len(self.few) == len(self.all) or name == "akima":
-            return min((self._finish(kernel) for _, kernel, _ in trials[:_FINALISTS]), key=lambda found: found.error)
+            finalists = (self._finish(kernel) for _, kernel, _ in trials[:_FINALISTS])
+            return min(finalists, key=lambda found: found.criterion)
         error, kernel, penalty = trials[0]
         about = penalty * len(self.all) / len(self.few)
         is_small = kernel.name == "none" and self.points.shape[1] <= len(self.all) // 4
@@ -418,7 +430,29 @@ class Selection:
         best = int(np.argmin(errors))
         if self._is_line and len(samples) == len(self.all) and kernel.name in _STATIONARY:
             self._spectra[kernel.name, kernel.scales] = self._spectrum(system)
-        return float(errors[best]), kernel, float(penalties[best])
+        criterion = self._criterion(float(errors[best]), system, projected, penalties[[best]], samples)
+        return criterion, kernel, float(penalties[best])
+
+    def _criterion(
+        self, error: float, system: System, projected: Projected, penalties: FloatArray, samples: IntArray
+    ) -> float:
+        """Geometric mean of the error of a system and of its errors without the samples of whole values."""
+        errors = [error]
+        for parts in self._values_within(samples):
+            residuals = system.leaving_out(parts).left_out(projected, penalties)[1]
+            rows = np.sort(np.concatenate([part.ravel() for part in parts]))
+            errors.append(system.kernel.handicap * float(self._error_of(residuals[rows], samples[rows])))
+        return float(np.exp(_criterion(errors)[0]))
+
+    def _values_within(self, samples: IntArray) -> list[list[IntArray]]:
+        """For each parameter with shared values, the samples of each one but the ends, as `same_sizes` groups them."""
+        found = []
+        for numbers in (held[samples] for held in self._levels):
+            ends = numbers.min(), numbers.max()
+            parts = [rows[~np.isin(numbers[rows[:, 0]], ends)] for rows in same_sizes(numbers)]
+            found.append([rows for rows in parts if len(rows)])
+        # Where a few of the samples do not share values, the error without one sample says all.
+        return [parts for parts in found if parts]
 
     def _by_penalty(self, system: System, projected: Projected, penalties: FloatArray) -> Iterator[FloatArray]:
         """Leave-one-out residuals (l, n, r) with each penalty, of as many at once as a cache holds."""
@@ -453,7 +487,15 @@ class Selection:
         chosen = np.full(self.targets.shape[1], penalties[int(np.argmin(np.concatenate(errors)))])
         least = np.min(np.concatenate(outputs), axis=0) if outputs else None
         found = Found(self._error(system, chosen), system, chosen, np.concatenate(each), penalties, least)
-        return self._each_alone(found)
+        found = self._each_alone(found)
+        if not self._levels:
+            return replace(found, criterion=found.error)
+        part, share = system, len(self.few) / len(self.all)
+        if share < 1:
+            part = self._system_of_some(kernel, self.few)
+            projected = part.project(targets[self.few])
+        chosen = share * found.penalties[: targets.shape[1]]
+        return replace(found, criterion=self._criterion(found.error, part, projected, chosen, self.few))
 
     def _each_alone(self, found: Found) -> Found:
         """Choose the penalty of each target alone, if this is better by far.
@@ -520,7 +562,7 @@ class Selection:
         return KernelModel.fit(self.targets[:, :kept], found.system, found.penalties[:kept], self.groups, self.weight)
 
     def _optimised(self, kernel: Kernel, penalty: float, samples: IntArray) -> Kernel:
-        """Length scales of the smallest leave-one-out error of some samples, by its gradient, from those of a kernel.
+        """Length scales of the least criterion of some samples, by its gradient, from those of a kernel.
 
         With S the derivative of the error by the kernel matrix, B = A^-1 on the complement of the tail, C = B Y and
         E = C / diag(B): S = B diag(h) B - (B G) C', where G is the derivative by C, and h_i = sum_j G_ij E_ij. Where
@@ -528,9 +570,12 @@ class Selection:
         Samples, targets and tail are multiplied by the roots of the weights, where there are such.
         """
         numbers, weight = self._groups_and_weight(samples)
-        parts, root = same_sizes(numbers), _root_of(weight)
+        root = _root_of(weight)
         points, targets = self.points[samples], root * self.targets[samples, :_LEADING]
         weights = self.weights[samples] / root[:, 0]
+        # What is left out together, and the weights of the residuals, for each error.
+        cases = [(same_sizes(numbers), weights)]
+        cases += [(parts, weights) for parts in self._values_within(samples)]
         n, d = points.shape
         # Each global parameter and each leading mode has a scale of its own; the other modes share one.
         groups = np.minimum(np.arange(d), self.n_params + _OWN_SCALES)
@@ -545,6 +590,13 @@ class Selection:
         def complement(matrix: FloatArray) -> FloatArray:
             return matrix - tail @ (tail.T @ matrix)
 
+        def left_out(inverse: FloatArray, coefficients: FloatArray, parts: list[IntArray], weights: FloatArray) -> Any:
+            """Error, residuals, and the derivative of the error by the coefficients."""
+            solve = left_out_solver(inverse, parts)
+            residuals = solve(coefficients)
+            norms = np.sqrt((residuals**2).sum(axis=1)) + TINY
+            return float(weights @ norms) + TINY, residuals, solve((weights / norms)[:, None] * residuals)
+
         def objective(logs: FloatArray) -> tuple[float, FloatArray]:
             scales, noise, slope = np.exp(logs[:-2]), np.exp(logs[-2]), is_linear * np.exp(logs[-1])
             scaled = own / scales[:n_own]
@@ -556,21 +608,20 @@ class Selection:
             system[diagonal] += noise
             inverse = inverse_of(system + (1.0 - noise) * ends) - ends
             coefficients = inverse @ targets
-            solve = left_out_solver(inverse, parts)
-            residuals = solve(coefficients)
-            norms = np.sqrt((residuals**2).sum(axis=1)) + TINY
-            loss = float(weights @ norms) + TINY
-            by_coefficients = solve((weights / norms)[:, None] * residuals)
-            if parts:
-                leverage = np.zeros((n, n))
-                for rows in parts:
-                    place = rows[:, :, np.newaxis], rows[:, np.newaxis]
-                    leverage[place] = residuals[rows] @ by_coefficients[rows].mT
-                by_matrix = inverse @ leverage @ inverse
-            else:
+            found = [left_out(inverse, coefficients, *case) for case in cases]
+            value, shares = _criterion([error for error, *_ in found])
+            by_coefficients = sum(share * held for share, (*_, held) in zip(shares, found, strict=True))
+            if len(cases) == 1 and not cases[0][0]:
                 # A product with its own transpose takes half the time.
-                half = inverse * np.sqrt((by_coefficients * residuals).sum(axis=1))
+                half = inverse * np.sqrt((by_coefficients * found[0][1]).sum(axis=1))
                 by_matrix = half @ half.T
+            else:
+                leverage = np.zeros((n, n))
+                for share, (parts, _), (_, residuals, held) in zip(shares, cases, found, strict=True):
+                    for rows in parts or [self.all[:n, np.newaxis]]:
+                        place = rows[:, :, np.newaxis], rows[:, np.newaxis]
+                        leverage[place] += share * residuals[rows] @ held[rows].mT
+                by_matrix = inverse @ leverage @ inverse
             by_matrix -= (inverse @ by_coefficients) @ coefficients.T
             by_matrix = 0.5 * (by_matrix + by_matrix.T)
             by_noise = np.trace(by_matrix)
@@ -581,11 +632,17 @@ class Selection:
             if rest is not None:
                 by_scales = np.append(by_scales, -2 * np.vdot(flow, rest) / scales[-1] ** 2)
             others = [noise * by_noise, slope * (by_matrix * line).sum()]
-            return np.log(loss), np.append(by_scales, others) / loss
+            return value, np.append(by_scales, others)
 
         start = np.log(np.broadcast_to(kernel.scales, d)[heads])
         start = np.append(start, [np.log(max(penalty, 1e-10)), np.log(kernel.linear) if is_linear else 0.0])
-        bounds = [(value - 4, value + 5) for value in start[:-2]] + [(np.log(1e-13 * n), np.log(10.0 * n)), (-15, 10)]
+        # Samples that are left out share the values of others in groups and grids, so that no error tells of a scale
+        # below the spacing, at which nothing would be known between these values.
+        spacings = [_spacing(column) for column in points[:, : self.n_params].T]
+        low = np.append(np.log(np.maximum(spacings, TINY)), np.full(len(heads) - self.n_params, -np.inf))
+        start[:-2] = np.maximum(start[:-2], low)
+        bounds = [(max(value - 4, least), value + 5) for value, least in zip(start[:-2], low, strict=True)]
+        bounds += [(np.log(1e-13 * n), np.log(10.0 * n)), (-15, 10)]
         options = {"maxiter": _STEPS, "ftol": _SMALL_STEP}
         logs = minimize(objective, start, jac=True, method="L-BFGS-B", bounds=bounds, options=options).x
         return replace(kernel, scales=np.exp(logs[:-2])[groups], linear=float(is_linear * np.exp(logs[-1])))
@@ -630,6 +687,25 @@ def farthest_points(points: FloatArray, count: int) -> IntArray:
             break
         chosen.append(place)
     return np.sort(np.array(chosen))
+
+
+def _levels_of(values: FloatArray) -> IntArray | None:
+    """Numbers of the values (n,) that several samples share; None where few do, or where there are few values."""
+    different, numbers = np.unique(values, return_inverse=True)
+    return numbers if _FEWEST_LEVELS <= len(different) <= len(values) // 2 else None
+
+
+def _criterion(errors: Sequence[float]) -> tuple[float, FloatArray]:
+    """Logarithm of the geometric mean of errors, up to a constant, and its derivatives."""
+    held = np.maximum(errors, TINY)
+    weights = 1 / (held + _AS_GOOD_AS_ZERO * held.sum())
+    return float(-np.mean(np.log(weights))), (weights + _AS_GOOD_AS_ZERO * weights.sum()) / len(held)
+
+
+def _spacing(values: FloatArray) -> float:
+    """Median distance of neighbours among different values; 0 for one value."""
+    gaps = np.diff(np.unique(values))
+    return float(np.median(gaps)) if len(gaps) else 0.0
 
 
 def _root_of(weight: FloatArray | None) -> FloatArray:

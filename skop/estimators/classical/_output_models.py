@@ -500,7 +500,7 @@ class ModelSearch:
                 )
             raise FieldDataError(f"regressor={self.regressor!r} needs {needed}; use regressor='auto'.")
         if self.regressor == "auto":
-            found = min((item for item in tried.values() if item.system is not None), key=lambda item: item.error)
+            found = min((item for item in tried.values() if item.system is not None), key=lambda item: item.criterion)
         else:
             found = tried[self.regressor]
             if self.regressor == "gaussian_process" and found.error > 0.999 * tried["mean"].error and len(points) > 1:

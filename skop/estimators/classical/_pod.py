@@ -123,6 +123,8 @@ class PODRegressor(FieldRegressor):
         samples, see the notes. Not with a regressor of scikit-learn.
         With one parameter on a regular set of samples it is far above the error of new samples between those of the
         fit, since leaving out a sample doubles a gap. The choice among regressors is little affected.
+        Where samples share the values of a parameter, as in a factorial design, it is the error at these values; with
+        `groups` that number the values, it is that at others.
     leave_one_out_errors_ : dict of str to float
         The same error of each regressor that was tried, with the best hyperparameters; ``"logarithms"`` is that with
         logarithms, and ``"apart"`` that of several models for different outputs, where these are used. With more than
