@@ -227,9 +227,12 @@ def test_zero_truth(fields):
     assert relative_l2_error(u, v, average="none")[2] == pytest.approx(np.linalg.norm(v[2]) / size)
     assert relative_l2_error(u, v, average="none", set_norm=3.0)[2] == pytest.approx(np.linalg.norm(v[2]) / 3)
     assert pdebench_rl2(u, v) == pytest.approx(relative_l2_error(u, v))
-    # Zero up to rounding, as sin(pi) is, counts as zero.
-    rounded = u + np.where(np.arange(len(u)) == 2, 1e-16, 0.0).reshape(-1, *[1] * (u.ndim - 1))
-    assert relative_l2_error(rounded, v, average="none")[2] == pytest.approx(np.linalg.norm(v[2]) / size)
+    # Zero up to rounding, as sin(pi) is, counts as zero, in each precision.
+    for dtype, rounding in ((np.float64, 1e-16), (np.float32, 1e-8)):
+        rounded = u + np.where(np.arange(len(u)) == 2, rounding, 0.0).reshape(-1, *[1] * (u.ndim - 1))
+        for samples in (rounded.astype(dtype), list(rounded.astype(dtype))):
+            found = relative_l2_error(samples, v, average="none")[2]
+            assert found == pytest.approx(np.linalg.norm(v[2]) / size, rel=1e-5)
     # A weight of zero takes a sample out of the size of the set too.
     weights = np.array([1.0, 1, 1, 1, 1, 0])
     alone = relative_l2_error(u[:-1], v[:-1], average="none")[2]

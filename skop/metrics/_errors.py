@@ -111,7 +111,8 @@ def relative_l2_error(
     errors, truths = (_collect(list(part)) for part in zip(*squares, strict=True))
     norms = np.sqrt(truths)
     whole = norm_of_set(norms, weight) if set_norm is None else set_norm
-    return average_samples(divide_norms(np.sqrt(errors), norms, weight, "sample", whole), weight, average)
+    quotients = divide_norms(np.sqrt(errors), norms, weight, "sample", whole, pairs.rounding)
+    return average_samples(quotients, weight, average)
 
 
 def channel_sizes(
@@ -398,7 +399,7 @@ def _relative_l2_of_set(
     if average == "mean":
         squares = squares.sum(axis=1, keepdims=True)
     error_norm, true_norm = np.sqrt(squares)
-    quotient = divide_norms(error_norm, true_norm, np.ones(len(true_norm)), "scalar", set_norm)
+    quotient = divide_norms(error_norm, true_norm, np.ones(len(true_norm)), "scalar", set_norm, pairs.rounding)
     return quotient if average == "channel" else float(quotient[0])
 
 

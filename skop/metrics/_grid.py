@@ -89,7 +89,8 @@ def h1_error(
         steps = _check_steps(spacing, grid)
         norms[:, index] = [_h1_norm(field, grid, steps, gradient_weight) for field in (v - u, u)]
     whole = norm_of_set(norms[1], weight)
-    return average_samples(divide_norms(norms[0], norms[1], weight, "sample", whole), weight, average)
+    quotients = divide_norms(norms[0], norms[1], weight, "sample", whole, pairs.rounding)
+    return average_samples(quotients, weight, average)
 
 
 def spectral_error(

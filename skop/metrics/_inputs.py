@@ -69,6 +69,13 @@ class FieldPairs:
     def __len__(self) -> int:
         return len(self.true)
 
+    @property
+    def rounding(self) -> float:
+        """Part of the norm of the set up to which that of a true sample is rounding, in the precision of the fields."""
+        held = self.true[0] if isinstance(self.true, list) else self.true
+        kind = np.dtype(getattr(held, "dtype", np.float64))
+        return max(ROUNDING, 2 * float(np.finfo(kind).eps)) if kind.kind == "f" else ROUNDING
+
     def __iter__(self) -> Iterator[tuple[FloatArray, FloatArray]]:
         for index, (true, predicted) in enumerate(zip(self.true, self.predicted, strict=True)):
             grids = self.grid_shape or _axes_of(true), self.predicted_grid or _axes_of(predicted)
@@ -300,7 +307,12 @@ def norm_of_set(norms: FloatArray, weight: FloatArray) -> FloatArray:
 
 
 def divide_norms(
-    error: FloatArray, true: FloatArray, weight: FloatArray, what: str, set_norm: float | FloatArray | None = None
+    error: FloatArray,
+    true: FloatArray,
+    weight: FloatArray,
+    what: str,
+    set_norm: float | FloatArray | None = None,
+    rounding: float = ROUNDING,
 ) -> FloatArray:
     """Quotient of norms; where a true norm is zero up to rounding, the norm of the set takes its place.
 
@@ -314,6 +326,8 @@ def divide_norms(
         Name of what the first axis counts, for the message.
     set_norm : float, ndarray of shape (c,) or None, default=None
         What takes the place of a true norm that is zero beside it; None leaves 0/0 = 0 and refuses the rest.
+    rounding : float, default=1e-13
+        Part of `set_norm` up to which a true norm is zero.
 
     Returns
     -------
@@ -326,7 +340,7 @@ def divide_norms(
         If a true norm and the norm of the set are 0 and the error is not.
     """
     if set_norm is not None:
-        true = np.where(true > ROUNDING * np.asarray(set_norm), true, set_norm)
+        true = np.where(true > rounding * np.asarray(set_norm), true, set_norm)
     undefined = (true == 0) & (error > 0) & (weight > 0).reshape(-1, *[1] * (error.ndim - 1))
     if undefined.any():
         position = np.argwhere(undefined)[0]
