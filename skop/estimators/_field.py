@@ -206,7 +206,7 @@ class FieldRegressor(RegressorMixin, FieldReader):
             is_told = self._warn_if_outside(inputs, X)
             (mean, *others), places = ask(inputs, points)
             if writer is None and not is_told and self.ranges_ is not None:
-                self.ranges_.warn_of_outputs(mean, getattr(self, "n_frames_", 1))
+                self.ranges_.warn_of_outputs(mean, getattr(self, "n_frames_", None))
             labels = None if self.spec_.target_form.scalar_names is None else form_of(X).labels(X)
             own = self if writer is None else writer
             result = own._restore(mean, places, meshes, labels)

@@ -271,23 +271,31 @@ class SeenRanges:
             **spread,
         )
 
-    def warn_of_outputs(self, found: Predictions, n_frames: int = 1) -> None:
+    def warn_of_outputs(self, found: Predictions, n_frames: int | None = None) -> None:
         """Warn if a prediction is far outside the range of y in the fit, although X may be inside its ranges.
 
-        Outputs with another number of channels than in the fit are ignored. Those of several frames are ignored in
-        frames in which they are constant up to rounding, compared with the others.
+        Outputs with another number of channels than in the fit are ignored, but other frames are compared with all
+        frames of the fit. Frames in which a channel is constant up to rounding, beside the others, are ignored.
         """
         parts = [
             np.reshape(part, (-1, np.shape(part)[-1])) for part in (found.fields, found.scalars) if part is not None
         ]
         count = sum(part.shape[1] for part in parts)
-        if self.outputs is None or self.n_samples < FEW or count != self.outputs.shape[1]:
+        if self.outputs is None or self.n_samples < FEW:
             return
         low, high = self.outputs
+        size = count if n_frames is None else count // n_frames
+        if count != len(low):
+            if n_frames is None or len(low) % size:
+                return
+            low, high = (
+                np.tile(reduce(held.reshape(-1, size), axis=0), n_frames)
+                for reduce, held in ((np.min, low), (np.max, high))
+            )
         extremes = np.concatenate([_range(part) for part in parts if len(part)], axis=1)
         excess = np.maximum(low - extremes[0], extremes[1] - high)
-        sizes = np.maximum(np.abs(low), np.abs(high)).reshape(n_frames, -1).max(axis=0)
-        width = np.where(high - low > ROUNDING * np.tile(sizes, n_frames), high - low, np.inf)
+        sizes = np.tile(np.maximum(np.abs(low), np.abs(high)).reshape(-1, size).max(axis=0), count // size)
+        width = np.where(high - low > ROUNDING * sizes, high - low, np.inf)
         worst = int(np.argmax(excess / width))
         if excess[worst] > _OUTPUTS * width[worst]:
             n_channels = 0 if found.fields is None else np.shape(found.fields)[-1]

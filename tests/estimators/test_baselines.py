@@ -674,6 +674,21 @@ def test_between_the_values_of_a_factorial_design_it_is_better_than_multilinear_
         assert errors[0] < errors[1], name
 
 
+@pytest.mark.parametrize("sizes", [(3, 4, 2), (2, 2, 3), (3, 3, 2)])
+def test_between_few_values_of_a_factorial_design_errors_are_of_the_size_of_the_variation(sizes):
+    """Nothing tells of values between two or three, but predictions beyond all that was seen are wrong."""
+    axes, generator = [np.linspace(-1, 1, size) for size in sizes], np.random.default_rng(0)
+    X = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, len(sizes))
+    new = generator.uniform(-1, 1, (400, len(sizes)))
+    for slopes in generator.normal(size=(8, len(sizes))):
+
+        def curve(points, slopes=slopes):
+            return np.exp(0.3 * points @ slopes) * (1 + 0.3 * points[:, 1] ** 2) + 0.5 * points[:, 2] * points[:, 0]
+
+        true, found = curve(new), PODRegressor().fit(X, curve(X)).predict(new)
+        assert np.sqrt(np.mean((found - true) ** 2)) < 2 * np.std(true)
+
+
 def test_interpolation_between_neighbours_meets_samples_and_lines_on_any_axes_of_the_values():
     generator = np.random.default_rng(0)
     params, new = generator.permutation(np.linspace(0, 2, 24) ** 2)[:, None], generator.uniform(0, 4, (60, 1))

@@ -265,6 +265,31 @@ def test_the_gradient_of_the_leave_one_out_error_is_that_of_differences(monkeypa
         np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.parametrize("groups", [None, np.arange(30) // 5], ids=["samples", "groups"])
+def test_where_values_are_shared_the_gradient_is_that_of_differences_too(monkeypatch, groups):
+    """The criterion holds the errors without all samples of a value of each parameter."""
+    axes = np.meshgrid(np.linspace(-1, 1, 6), np.linspace(-1, 1, 5), indexing="ij")
+    points, caught = np.stack(axes, axis=-1).reshape(-1, 2), []
+    targets = np.stack([np.sin(2 * points[:, 0] * points[:, 1]), np.exp(points[:, 0])], axis=1)
+
+    def spy(objective, start, **_):
+        start = start + 0.1
+        steps = 1e-5 * np.eye(len(start))
+        caught.append(
+            (objective(start)[1], [(objective(start + s)[0] - objective(start - s)[0]) / 2e-5 for s in steps])
+        )
+        return type("Result", (), {"x": start})
+
+    monkeypatch.setattr("skop.estimators.classical._kernel_selection.minimize", spy)
+    for n_params in (2, 0):
+        selection = Selection(points, targets, np.full(30, 1 / 30), lambda residuals, samples: 0.0, n_params, groups)
+        selection._optimised(Kernel("matern52", 0, 0.8, linear=0.3), 1e-3, np.arange(30))
+    for found, expected in caught:
+        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-6)
+    # Global parameters have levels, and modes of fields have none.
+    assert np.abs(np.subtract(caught[0][0], caught[1][0])).max() > 0.01
+
+
 @pytest.mark.parametrize("size", [6, 50])
 def test_components_of_weighted_rows_are_those_of_copies(monkeypatch, size):
     generator = np.random.default_rng(0)

@@ -9,7 +9,7 @@ from sklearn.model_selection import GridSearchCV
 
 from skop import FieldSet, LaMORegressor, PODRegressor, TimeConditionedRegressor
 from skop.data import unit_grid
-from skop.exceptions import FieldDataError
+from skop.exceptions import ExtrapolationWarning, FieldDataError
 from skop.metrics import channel_sizes, neg_relative_l2_scorer, relative_l2_error
 from skop.training import Trainer
 from skop.training._schedule import schedule_at
@@ -133,6 +133,29 @@ def test_fields_between_the_frames_are_no_worse_than_those_drawn_between_them():
         errors = [relative_l2_error(y[20:, :, 1::2], part) for part in (between, drawn)]
         assert errors[0] < errors[1], name
         assert relative_l2_error(y[20:, :, ::2], found) < 1e-3, name
+
+
+def test_predictions_far_from_all_frames_are_named_at_other_times():
+    x, params = np.zeros((1, 1)), np.linspace(0, 1, 12)[:, np.newaxis]
+    y = params[:, np.newaxis] * np.linspace(0.5, 1, 4)
+    model = TimeConditionedRegressor(PODRegressor(), times=4).fit(params, FieldSet(x, y))
+    model.predict(params, times=[0.1])
+    model.estimator_.models_[0].regressor.tails[0][:] += 1e3
+    for times in (None, [0.1], [0.1, 0.3, 0.5, 0.7, 0.9]):
+        with pytest.warns(ExtrapolationWarning, match="times this range outside"):
+            model.predict(params, times=times)
+
+
+@pytest.mark.parametrize("times", [[0.0, 1.0], [0.0, 0.5, 1.0], [1.0, 2.0]])
+def test_between_two_or_three_frames_a_field_that_is_linear_in_time_is_nearly_so(times):
+    """No error is known there, and the constant of a kernel, to which predictions could return, may be any number."""
+    x, params = np.linspace(0, 1, 16), np.random.default_rng(0).random((45, 2))
+    wave = np.exp(0.5 * params[:, :1]) * np.sin(np.pi * x) + params[:, 1:] ** 2 * x
+    every = np.linspace(times[0], times[-1], 9)
+    y, between = (wave[..., np.newaxis] * (1 + 2 * np.array(part)) for part in (times, every))
+    model = TimeConditionedRegressor(PODRegressor(), times=times).fit(params[:15], FieldSet(x[:, np.newaxis], y[:15]))
+    found = model.predict(params[15:], times=every).values
+    assert relative_l2_error(between[15:], found) < 0.1
 
 
 def test_frames_that_are_zero_up_to_rounding_are_as_good_as_zero():

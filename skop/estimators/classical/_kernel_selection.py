@@ -146,7 +146,11 @@ class Selection:
         self._inside = between_ends(points) if groups is None else np.ones(len(points), bool)
         self.weights = np.where(self._inside, weights, 0.0)
         self.narrow(targets, error, each)
-        self._levels = [held for column in points[:, :n_params].T if (held := _levels_of(column)) is not None]
+        levels = [np.unique(column, return_inverse=True)[1] for column in points[:, :n_params].T]
+        # Parameters whose values samples share: two or three of these, or enough to leave whole ones out.
+        shared = {place: held for place, held in enumerate(levels) if 0 < held.max(initial=0) < len(points) // 2}
+        self._few_values = [place for place, held in shared.items() if held.max() + 1 < _FEWEST_LEVELS]
+        self._levels = [held for place, held in shared.items() if place not in self._few_values]
         self._trials: dict[str, list[Trial]] = {}
         # Samples in an order that does not depend on the caller's, of which every k-th is taken.
         step = -(-len(points) // _SCREENED)
@@ -438,11 +442,35 @@ class Selection:
     ) -> float:
         """Geometric mean of the error of a system and of its errors without the samples of whole values."""
         errors = [error]
+        if self._few_values:
+            errors += self._bends(system, projected, penalties, samples)
         for parts in self._values_within(samples):
             residuals = system.leaving_out(parts).left_out(projected, penalties)[1]
             rows = np.sort(np.concatenate([part.ravel() for part in parts]))
             errors.append(system.kernel.handicap * float(self._error_of(residuals[rows], samples[rows])))
-        return float(np.exp(_criterion(errors)[0]))
+        return float(np.exp(_criterion(errors)[0])) if len(errors) > 1 else error
+
+    def _bends(self, system: System, projected: Projected, penalties: FloatArray, samples: IntArray) -> list[float]:
+        """For each parameter with two or three shared values, an error half-way between these.
+
+        Nothing tells of it: it is taken as the error of the mean, and what predictions differ there from a straight
+        line, since the constant of a kernel, to which they may return, can be any number.
+        """
+        points, targets = self.points[samples], self.targets[samples, :_LEADING]
+        weights, tail = system.weights(targets, projected, penalties)
+        mean, found = float(self._error_of(targets, samples)), []
+        for place in self._few_values:
+            values, numbers = np.unique(points[:, place], return_inverse=True)
+            rows = np.flatnonzero(numbers < len(values) - 1)
+            three = []
+            for share in (0.0, 0.5, 1.0) if len(rows) else ():
+                moved = points[rows]
+                moved[:, place] += share * np.diff(values)[numbers[rows]]
+                three.append(system.kernel.matrix(moved, system.points) @ weights + system.kernel.tail(moved) @ tail)
+            if three:
+                bend = three[1] - 0.5 * (three[0] + three[2])
+                found.append(mean + float(self._error_of(bend, samples[rows])))
+        return found
 
     def _values_within(self, samples: IntArray) -> list[list[IntArray]]:
         """For each parameter with shared values, the samples of each one but the ends, as `same_sizes` groups them."""
@@ -488,7 +516,7 @@ class Selection:
         least = np.min(np.concatenate(outputs), axis=0) if outputs else None
         found = Found(self._error(system, chosen), system, chosen, np.concatenate(each), penalties, least)
         found = self._each_alone(found)
-        if not self._levels:
+        if not self._levels and not self._few_values:
             return replace(found, criterion=found.error)
         part, share = system, len(self.few) / len(self.all)
         if share < 1:
@@ -689,17 +717,12 @@ def farthest_points(points: FloatArray, count: int) -> IntArray:
     return np.sort(np.array(chosen))
 
 
-def _levels_of(values: FloatArray) -> IntArray | None:
-    """Numbers of the values (n,) that several samples share; None where few do, or where there are few values."""
-    different, numbers = np.unique(values, return_inverse=True)
-    return numbers if _FEWEST_LEVELS <= len(different) <= len(values) // 2 else None
-
-
 def _criterion(errors: Sequence[float]) -> tuple[float, FloatArray]:
-    """Logarithm of the geometric mean of errors, up to a constant, and its derivatives."""
+    """Logarithm of the geometric mean of errors, each with a small part of their sum, and its derivatives."""
     held = np.maximum(errors, TINY)
-    weights = 1 / (held + _AS_GOOD_AS_ZERO * held.sum())
-    return float(-np.mean(np.log(weights))), (weights + _AS_GOOD_AS_ZERO * weights.sum()) / len(held)
+    sums = held + _AS_GOOD_AS_ZERO * held.sum()
+    value = float(np.mean(np.log(sums / (1 + _AS_GOOD_AS_ZERO))))
+    return value, (1 / sums + _AS_GOOD_AS_ZERO * (1 / sums).sum()) / len(held)
 
 
 def _spacing(values: FloatArray) -> float:
