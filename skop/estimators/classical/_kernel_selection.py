@@ -107,7 +107,8 @@ class Selection:
 
     Where samples share the values of a parameter, as the levels of a factorial design or the times of all runs, those
     that are left out have neighbours with the same value, and their errors say nothing of new values. The criterion is
-    then the geometric mean of this error and those without all samples of a value, of each such parameter.
+    then the geometric mean of this error and those without all samples of a value, of each such parameter. Between two
+    or three values no error is known, and what predictions bend there takes its place.
 
     Parameters
     ----------
@@ -448,7 +449,7 @@ class Selection:
             residuals = system.leaving_out(parts).left_out(projected, penalties)[1]
             rows = np.sort(np.concatenate([part.ravel() for part in parts]))
             errors.append(system.kernel.handicap * float(self._error_of(residuals[rows], samples[rows])))
-        return float(np.exp(_criterion(errors)[0])) if len(errors) > 1 else error
+        return float(np.exp(_mean_logarithm(errors)[0])) if len(errors) > 1 else error
 
     def _bends(self, system: System, projected: Projected, penalties: FloatArray, samples: IntArray) -> list[float]:
         """For each parameter with two or three shared values, an error half-way between these.
@@ -637,7 +638,7 @@ class Selection:
             inverse = inverse_of(system + (1.0 - noise) * ends) - ends
             coefficients = inverse @ targets
             found = [left_out(inverse, coefficients, *case) for case in cases]
-            value, shares = _criterion([error for error, *_ in found])
+            value, shares = _mean_logarithm([error for error, *_ in found])
             by_coefficients = sum(share * held for share, (*_, held) in zip(shares, found, strict=True))
             if len(cases) == 1 and not cases[0][0]:
                 # A product with its own transpose takes half the time.
@@ -717,7 +718,7 @@ def farthest_points(points: FloatArray, count: int) -> IntArray:
     return np.sort(np.array(chosen))
 
 
-def _criterion(errors: Sequence[float]) -> tuple[float, FloatArray]:
+def _mean_logarithm(errors: Sequence[float]) -> tuple[float, FloatArray]:
     """Logarithm of the geometric mean of errors, each with a small part of their sum, and its derivatives."""
     held = np.maximum(errors, TINY)
     sums = held + _AS_GOOD_AS_ZERO * held.sum()
