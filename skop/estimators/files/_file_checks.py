@@ -254,7 +254,7 @@ def _check_target_form(held: Held) -> None:
     held.word("container", [form.container for form in FORMS if form.container])
     is_known = re.fullmatch(r"[<>=]?f(2|4|8|12|16)|float(16|32|64|96|128)|longdouble", held.word("dtype"))
     held.need(is_known, "dtype", "the name of a type of real numbers, such as 'float64'")
-    for name in ("squeezes_channel", "has_grid_axes"):
+    for name in ("squeezes_channel", "has_grid_axes", "has_text"):
         held.flag(name)
     for name in ("channel_names", "scalar_names"):
         held.words(name)
