@@ -592,16 +592,27 @@ def test_an_interrupt_ends_each_command_in_one_line_and_leaves_no_half_file(tmp_
         assert list(folder.iterdir()) == []
 
 
-def test_an_interrupt_that_is_lost_while_packages_are_imported_ends_the_command(tmp_path):
-    code = """
-import contextlib, os, signal, sys
+@pytest.mark.parametrize("place", ["a caught error", "a callback, of which Python prints the error"])
+def test_an_interrupt_that_is_lost_while_packages_are_imported_ends_the_command(tmp_path, place):
+    code = f"""
+import contextlib, os, signal, sys, weakref
 from skop.cli import main
+
+class Object:
+    pass
+
+def interrupt(*_):
+    os.kill(os.getpid(), signal.SIGINT)
 
 class Loses:
     def find_spec(self, name, *_):
-        if name == "torch":
+        if name == "torch" and "callback" in {place!r}:
+            gone = Object()
+            watched = weakref.ref(gone, interrupt)
+            del gone
+        elif name == "torch":
             with contextlib.suppress(KeyboardInterrupt):
-                os.kill(os.getpid(), signal.SIGINT)
+                interrupt()
 
 signal.signal(signal.SIGINT, signal.default_int_handler)
 sys.meta_path.insert(0, Loses())

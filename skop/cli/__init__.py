@@ -80,6 +80,12 @@ def _end_as_interrupted(ctx: click.Context) -> NoReturn:
 def _noted_interrupts() -> Iterator[list[int]]:
     """List the interrupts of the user: packages that are being imported lose some, or make errors of their own."""
     noted: list[int] = []
+    usual_hook = sys.unraisablehook
+
+    def report(lost: sys.UnraisableHookArgs) -> None:
+        # An interrupt in a callback of Python's own is lost there: it is in the list, and no defect to show.
+        if not isinstance(lost.exc_value, KeyboardInterrupt):
+            usual_hook(lost)
 
     def interrupt(number: int, frame: FrameType | None) -> None:
         noted.append(number)
@@ -91,11 +97,13 @@ def _noted_interrupts() -> Iterator[list[int]]:
     is_main &= "WORLD_SIZE" not in os.environ
     if is_main:
         signal.signal(signal.SIGINT, interrupt)
+        sys.unraisablehook = report
     try:
         yield noted
     finally:
         if is_main:
             signal.signal(signal.SIGINT, usual)
+            sys.unraisablehook = usual_hook
 
 
 @click.group(
