@@ -48,6 +48,18 @@ def test_each_logarithm_is_taken_where_it_alone_helps():
         assert model.reads_logarithms.all() != learns
 
 
+def test_logarithms_are_taken_of_parameters_over_decades_beside_others():
+    def creep(params, decade):
+        return 0.3 * decade + np.exp(params[:, 0]) * params[:, 1]
+
+    rng = np.random.default_rng(3)
+    params, new = (np.column_stack([rng.random((n, 2)), rng.uniform(-6, 0, n)]) for n in (40, 200))
+    model = PODRegressor().fit(np.column_stack([params[:, :2], 10 ** params[:, 2]]), creep(params, params[:, 2]))
+    found = model.predict(np.column_stack([new[:, :2], 10 ** new[:, 2]]))
+    assert relative_l2_error(creep(new, new[:, 2]), found, kind="scalar") < 1e-3
+    assert model.models_[0].reads_logarithms.tolist() == [False, False, True]
+
+
 def test_a_law_of_powers_of_numbers_that_hardly_differ_is_found():
     params, new = (1.0 + 0.1 * np.log(part) for part in (X, NEW))
     found = PODRegressor().fit(params, power_law(params)[:, 0])

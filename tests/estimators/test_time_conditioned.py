@@ -1,6 +1,7 @@
 """TimeConditionedRegressor: the order of its training, times between frames, and every form of data."""
 
 import pickle
+import warnings
 
 import numpy as np
 import pytest
@@ -156,6 +157,21 @@ def test_between_two_or_three_frames_a_field_that_is_linear_in_time_is_nearly_so
     model = TimeConditionedRegressor(PODRegressor(), times=times).fit(params[:15], FieldSet(x[:, np.newaxis], y[:15]))
     found = model.predict(params[15:], times=every).values
     assert relative_l2_error(between[15:], found) < 0.1
+
+
+def test_frames_of_a_field_that_decays_count_by_the_size_of_their_run():
+    """Errors of frames that are as good as zero, relative to these, would outweigh all others."""
+    times, runs = np.linspace(0, 1, 9), np.random.default_rng(0).uniform(1, 2, (26, 2))
+    x = np.linspace(0, 1, 16)
+    start = np.exp(0.5 * runs[:, :1]) * np.sin(np.pi * x) + (runs[:, 1:] - 1) ** 2 * x
+    y = start[..., np.newaxis] * np.exp(-20 * times * runs[:, :1, np.newaxis])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        warnings.filterwarnings("ignore", message="y of shape")
+        model = TimeConditionedRegressor(PODRegressor(), times=times).fit(runs[:20], y[:20])
+    error = 1 - model.score(runs[20:], y[20:])
+    assert error < 3e-4
+    assert model.estimator_.leave_one_out_error_ < 10 * error
 
 
 def test_frames_that_are_zero_up_to_rounding_are_as_good_as_zero():

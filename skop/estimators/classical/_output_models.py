@@ -40,6 +40,8 @@ _NEGLIGIBLE = 0.01
 _BETTER = 0.8
 #: Try each output alone up to this number of outputs; more are first grouped by the regressor that suits them.
 _FEW_OUTPUTS = 16
+#: Half of the values of a parameter over decades lie in this part of its range, from the least value on.
+_LOW = 0.25
 #: Folds of the cross-validation of regressors without a closed form of leave-one-out.
 _FOLDS = 5
 #: Numbers of channels and of scalars.
@@ -115,11 +117,11 @@ class OutputModel:
         """Standardised global parameters (n, p), or logarithms of them."""
         return (_logarithms_of(params, self.reads_logarithms) - self.shift) / self.scale
 
-    def targets(self, targets: Targets, weight: FloatArray | None = None) -> TargetRows:
+    def targets(self, targets: Targets, weight: FloatArray | None = None, groups: IntArray | None = None) -> TargetRows:
         """The outputs that its components hold, as rows."""
         part = _part_of(targets, self.held)
         if not self.learns_logarithms:
-            return TargetRows(part, weight)
+            return TargetRows(part, weight, groups)
         return TargetRows(_physical(part, self.origin, self.size), weight, is_log=True)
 
     def predict(self, points: FloatArray) -> Predictions:
@@ -281,12 +283,16 @@ class OutputSamples:
 
 @dataclass(frozen=True, eq=False)
 class _Trial:
-    """A model, its leave-one-out error, those of all regressors, and the part of its error that outputs could have."""
+    """A model, its leave-one-out error, those of all regressors, and the part of its error that outputs could have.
+
+    At new values of parameters whose values samples share, errors are `at_new` times as large.
+    """
 
     model: OutputModel
     error: float
     tried: dict[str, float]
     gains: FloatArray
+    at_new: float
 
     @property
     def factor(self) -> float:
@@ -335,8 +341,11 @@ class ModelSearch:
         reads, learns = [nothing], [False]
         if param_transform == "log":
             reads = [least > 0]
-        elif param_transform == "auto" and is_auto and ((least > 0) & (largest > least)).any():
-            reads = [nothing, least > 0]
+        elif param_transform == "auto" and is_auto:
+            positive = (least > 0) & (largest > least)
+            # A parameter over decades and a uniform one beside it ask for different ones.
+            masks = np.unique([positive, positive & _gathers_low(samples.params)], axis=0)
+            reads += [mask for mask in masks if mask.any()]
         if target_transform == "log":
             _require_positive(samples.targets if samples.units is None else _physical(samples.targets, *samples.units))
             learns = [True]
@@ -365,7 +374,7 @@ class ModelSearch:
         models, targets = [trial.model for trial in trials], self.samples.targets
         found = joined(models, [trial.left_out(self.samples) for trial in trials])
         is_between = self.samples.is_between
-        rows = TargetRows(targets, self.samples.weight)
+        rows = TargetRows(targets, self.samples.weight, self.samples.groups)
         error = max(trial.factor for trial in trials) * rows.error_of(targets, found, is_between)
         return models, error, first.tried | {"apart" if len(trials) > 1 else "logarithms": error}
 
@@ -462,7 +471,7 @@ class ModelSearch:
         own = first.model.outputs
         variants = [self.variants[0], *(variant for variant in self.variants[1:] if self._is_allowed(own, variant))]
         trials = [first, *(self._trial(own, *variant) for variant in variants[1:])]
-        found = np.stack([trial.errors(self.samples) for trial in trials])
+        found = np.stack([trial.at_new * trial.errors(self.samples) for trial in trials])
         found[0] *= _BETTER
         best = found.argmin(axis=0)
         if len(set(best)) == 1:
@@ -473,7 +482,7 @@ class ModelSearch:
         """Choose and fit a model with kernels for some of the outputs."""
         samples, is_auto = self.samples, self.n_components is None
         model, parts = self._begin(outputs, reads, learns, self.n_components)
-        points, targets = samples.points(model), model.targets(samples.targets, samples.weight)
+        points, targets = samples.points(model), model.targets(samples.targets, samples.weight, samples.groups)
         weights, error, each = targets.measure(parts)
         options = len(model.shift), samples.groups, each, samples.weight
         selection = Selection(points, parts.coefficients, weights, error, *options)
@@ -524,7 +533,8 @@ class ModelSearch:
         model.rest_variance = np.where(whole - held > ROUNDING * whole, whole - held, 0.0)
         if self.regressor != "auto":
             gains = np.ones_like(gains)
-        return _Trial(model, found.error, {name: item.error for name, item in tried.items()}, gains)
+        at_new = found.criterion / found.error if 0 < found.error < found.criterion < np.inf else 1.0
+        return _Trial(model, found.error, {name: item.error for name, item in tried.items()}, gains, at_new)
 
 
 def joined(models: Sequence[OutputModel], parts: Sequence[Predictions]) -> Predictions:
@@ -593,6 +603,12 @@ def _logarithms_of(params: FloatArray, reads: Any) -> FloatArray:
     found = params.copy()
     found[:, reads] = np.log(params[:, reads])
     return found
+
+
+def _gathers_low(params: FloatArray) -> Any:
+    """Tell which parameters have half of their values in the lowest part of their range, as values over decades have."""
+    least, largest = params.min(axis=0), params.max(axis=0)
+    return np.median(params, axis=0) < least + _LOW * (largest - least)
 
 
 def _spans(values: Any) -> bool:

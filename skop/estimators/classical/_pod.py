@@ -91,9 +91,9 @@ class PODRegressor(FieldRegressor):
         the variance of the outputs. Global parameters are never projected.
     param_transform, target_transform : {"auto", "log"} or None, default="auto"
         Whether the model reads logarithms of the global parameters that are positive in the fit, and predicts
-        logarithms of the targets, which must be positive. ``"auto"`` with ``regressor="auto"``: takes logarithms if
-        this lowers the leave-one-out error by a fifth; with other regressors as None. Power laws, such as that of a
-        load, a length and a modulus, become linear.
+        logarithms of the targets, which must be positive. ``"auto"`` with ``regressor="auto"``: takes logarithms, of
+        all of these parameters or of those over decades alone, if this lowers the leave-one-out error by a fifth; with
+        other regressors as None. Power laws, such as that of a load, a length and a modulus, become linear.
     grid : tuple of int, "auto" or None, default="auto"
         Regular grid to which samples without a grid are interpolated: the number of points along each axis of the
         bounding box of all training points. Inputs and targets are interpolated to the grid and predictions back to
@@ -124,7 +124,8 @@ class PODRegressor(FieldRegressor):
         With one parameter on a regular set of samples it is far above the error of new samples between those of the
         fit, since leaving out a sample doubles a gap. The choice among regressors is little affected.
         Where samples share the values of a parameter, as in a factorial design, it is the error at these values; with
-        `groups` that number the values, it is that at others.
+        `groups` that number the values, it is that at others. With `groups`, errors of fields are relative to the root
+        mean square of the norms in a group, such as those of the frames of a run.
     leave_one_out_errors_ : dict of str to float
         The same error of each regressor that was tried, with the best hyperparameters; ``"logarithms"`` is that with
         logarithms, and ``"apart"`` that of several models for different outputs, where these are used. With more than

@@ -21,10 +21,18 @@ __all__ = ["TargetRows", "deviation", "errors_of_outputs", "own_spreads", "round
 class TargetRows:
     """Targets as one row per sample, with scalars last, and their errors as `score` measures them.
 
-    Errors of logarithms are absolute, since they are relative ones of the targets.
+    Errors of logarithms are absolute, since they are relative ones of the targets. Those of the samples of a group, such
+    as the frames of a run, are relative to the root mean square of their norms: one frame may be as good as zero.
     """
 
-    def __init__(self, targets: Targets, weight: FloatArray | None = None, *, is_log: bool = False) -> None:
+    def __init__(
+        self,
+        targets: Targets,
+        weight: FloatArray | None = None,
+        groups: IntArray | None = None,
+        *,
+        is_log: bool = False,
+    ) -> None:
         self.weight = weight
         turn: Any = np.log if is_log else np.asarray
         scalars = None if targets.scalars is None else turn(np.asarray(targets.scalars, dtype=np.float64))
@@ -43,6 +51,9 @@ class TargetRows:
             self.field_ratio = np.tile(self.channel_unit / sizes, values.shape[1])
             norms = np.sqrt(((rows * self.field_ratio) ** 2).sum(axis=1))
             usual = np.sqrt(mean_of(norms**2, weight)) or 1.0
+            if groups is not None:
+                own = np.ones(len(norms)) if weight is None else weight
+                norms = np.sqrt(np.bincount(groups, own * norms**2) / np.bincount(groups, own))[groups]
             # A frame that is zero up to rounding, such as sin(pi), is as good as zero.
             self.norms = np.where(norms > rounding_of(targets.field.values) * usual, norms, usual)
             if is_log:
