@@ -606,7 +606,7 @@ def _logarithms_of(params: FloatArray, reads: Any) -> FloatArray:
 
 
 def _gathers_low(params: FloatArray) -> Any:
-    """Tell which parameters have half of their values in the lowest part of their range, as values over decades have."""
+    """Tell which parameters have half of their values in the lowest part of their range, as those over decades have."""
     least, largest = params.min(axis=0), params.max(axis=0)
     return np.median(params, axis=0) < least + _LOW * (largest - least)
 

@@ -21,8 +21,8 @@ __all__ = ["TargetRows", "deviation", "errors_of_outputs", "own_spreads", "round
 class TargetRows:
     """Targets as one row per sample, with scalars last, and their errors as `score` measures them.
 
-    Errors of logarithms are absolute, since they are relative ones of the targets. Those of the samples of a group, such
-    as the frames of a run, are relative to the root mean square of their norms: one frame may be as good as zero.
+    Errors of logarithms are absolute, since they are relative ones of the targets. Those of the samples of a group,
+    such as the frames of a run, are relative to the root mean square of their norms: one frame may be as good as zero.
     """
 
     def __init__(
