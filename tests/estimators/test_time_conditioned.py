@@ -20,7 +20,7 @@ GRID = (4, 4)
 
 def network(**changes):
     return LaMORegressor().set_params(
-        **({"width": 8, "depth": 1, "batch_size": 4, "max_iter": 1, "random_state": 0} | changes)
+        **({"width": 8, "depth": 1, "batch_size": 4, "max_iter": 1, "base": None, "random_state": 0} | changes)
     )
 
 
@@ -310,12 +310,38 @@ def test_weights_reach_the_frames(fields):
     np.testing.assert_allclose(weighted.predict(X), fewer.predict(X), rtol=1e-3, atol=1e-3)
 
 
-def test_early_stopping_holds_out_whole_trajectories(fields):
+@pytest.mark.parametrize("base", [None, "pod"])
+@pytest.mark.parametrize("grouping", ["spread", "mixed"])
+def test_samples_are_held_out_by_whole_trajectories(fields, monkeypatch, grouping, base):
     X, y = fields
-    model = TimeConditionedRegressor(
-        network(max_iter=2, early_stopping=True, training__validation_fraction=0.25), times=5
-    ).fit(X, y)
+    options = {"max_iter": 2, "early_stopping": True, "training__validation_fraction": 0.25, "base": base}
+    model = TimeConditionedRegressor(network(**options), times=5, grouping=grouping)
+    seen = {tuple(target.ravel()) for _, targets, _ in spied_batches(monkeypatch, model, X, y) for target in targets}
+    frames = np.moveaxis(y.reshape(12, 16, 5, 2), 2, 1).astype(np.float32)
+    counts = [sum(tuple(frame.ravel()) in seen for frame in run) for run in frames]
+    # A validation of three runs is too small to choose a share, and two more are held out.
+    assert sorted(counts) == [0] * (5 if base else 3) + [5] * (7 if base else 9)
     assert len(model.estimator_.validation_scores_) == 2
+
+
+def test_a_base_is_judged_by_runs_that_it_has_not_seen():
+    """What is constant in time, and not in the inputs, is told by the other frames of a run alone."""
+    rng = np.random.default_rng(0)
+    X = rng.random((20, 2))
+    unknown = rng.standard_normal((20, 16, 1)) + 0.01 * np.linspace(0, 1, 5)
+    model = TimeConditionedRegressor(network(base="auto"), times=5).fit(X, unknown)
+    assert model.estimator_.base_ is None
+    assert TimeConditionedRegressor(network(base="pod"), times=5).fit(X, unknown).estimator_.base_.error > 0.9
+
+
+def test_a_network_over_a_good_base_is_no_worse():
+    runs, x, times = np.random.default_rng(0).random((40, 2)), np.linspace(0, 1, 16), np.linspace(0, 1, 5)
+    y = np.sin(3 * x[:, np.newaxis] * (1 + runs[:, :1, np.newaxis]) - times) * np.exp(-times * runs[:, 1:, np.newaxis])
+    base, over = (
+        TimeConditionedRegressor(model, times=times).fit(runs[:30], y[:30])
+        for model in (PODRegressor(), network(base="auto", max_iter=16))
+    )
+    assert 1 - over.score(runs[30:], y[30:]) <= 1.05 * (1 - base.score(runs[30:], y[30:]))
 
 
 @pytest.mark.parametrize(

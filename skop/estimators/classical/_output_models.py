@@ -152,17 +152,30 @@ class OutputModel:
         channels, scalars = self._places
         return field[..., channels], found[:, self._n_values :][:, scalars]
 
-    def left_out(self, targets: Targets, points: FloatArray, weight: FloatArray | None = None) -> Predictions:
+    def left_out(
+        self,
+        targets: Targets,
+        points: FloatArray,
+        weight: FloatArray | None = None,
+        groups: IntArray | None = None,
+    ) -> Predictions:
         """Predict its outputs of each sample of the fit without the sample, or the group to which it belongs."""
         rows = self.targets(targets, weight).rows
         coefficients = self.basis.transform(rows)
         if isinstance(self.regressor, KernelModel):
             left_out = self.regressor.left_out
         else:
-            parts = KFold(min(_FOLDS, len(rows)), shuffle=True, random_state=0)
+            numbers = np.arange(len(rows)) if groups is None else groups
+            held = np.arange(numbers.max() + 1)
+            parts = KFold(min(_FOLDS, len(held)), shuffle=True, random_state=0).split(held)
+            folds = [np.isin(numbers, out) for _, out in parts]
             scaled = coefficients / self.output_scale
             found = cross_val_predict(
-                self.regressor, points, scaled, cv=parts, params=weight_option(self.regressor, weight)
+                self.regressor,
+                points,
+                scaled,
+                cv=[(np.flatnonzero(~fold), np.flatnonzero(fold)) for fold in folds],
+                params=weight_option(self.regressor, weight),
             )
             left_out = coefficients - found.reshape(coefficients.shape) * self.output_scale
         # What the components do not hold is predicted by its mean.

@@ -524,15 +524,18 @@ class PODRegressor(FieldRegressor):
         held = torch.cat(fields, dim=-1)[..., channels].flatten(1), torch.cat(scalars, dim=-1)[..., numbers]
         return torch.cat(held, dim=1)
 
-    def _leave_one_out(self, data: TrainingData, weight: FloatArray | None = None) -> Predictions:
+    def _leave_one_out(
+        self, data: TrainingData, weight: FloatArray | None = None, groups: IntArray | None = None
+    ) -> Predictions:
         """Predict each sample of the fit by a fit to all others, with the hyperparameters and bases of the whole fit.
 
-        The regressors of skop have a closed form. Others are fitted again on the parts of a cross-validation.
+        The regressors of skop have a closed form, which leaves out the groups of the fit. Others are fitted again on
+        the parts of a cross-validation.
         """
         seen = data if self.spec_.resampler is None else on_grid(data, self.spec_.resampler)
         points = self._points_of(seen.inputs)
         weight = relative(weight)
-        found = [m.left_out(seen.targets, own, weight) for m, own in zip(self.models_, points, strict=True)]
+        found = [m.left_out(seen.targets, own, weight, groups) for m, own in zip(self.models_, points, strict=True)]
         return self._back(joined(self.models_, found), data.inputs)
 
     def _predict_with_spread(self, inputs: FieldSet, coords: Any) -> tuple[Predictions, Predictions] | None:

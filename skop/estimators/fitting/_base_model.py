@@ -131,6 +131,7 @@ class BaseModel:
         used: IntArray,
         units: Units | None = None,
         weight: FloatArray | None = None,
+        n_frames: int = 1,
     ) -> tuple[BaseModel, Predictions]:
         """Fit a base model, and predict samples as if each had not been in the fit.
 
@@ -147,30 +148,38 @@ class BaseModel:
             None if they are to have none.
         weight : ndarray of shape (n,) or None, default=None
             Weights of the samples.
+        n_frames : int, default=1
+            Number of successive samples that are the frames of one run.
 
         Returns
         -------
         model : BaseModel
             Model that was fitted to all used samples.
         unseen : Predictions
-            Predictions of samples by models that were fitted without them, and without those of the same inputs; zero
-            for unused samples.
+            Predictions of samples by models that were fitted without their runs, and without samples of the same
+            inputs; zero for unused samples.
         """
         kept = _KEPT.get()
         if kept is None or not isinstance(kind, str) or not (data.inputs.in_memory and data.targets.in_memory):
-            return cls._fit(kind, data, used, units, weight)
-        key = joblib.hash((kind, used, data.inputs, data.targets, data.spec.network_spec, units, weight))
+            return cls._fit(kind, data, used, units, weight, n_frames)
+        key = joblib.hash((kind, used, data.inputs, data.targets, data.spec.network_spec, units, weight, n_frames))
         if key not in kept:
             while len(kept) >= _MOST_KEPT:
                 kept.pop(next(iter(kept)))
-            kept[key] = cls._fit(kind, data, used, units, weight)
+            kept[key] = cls._fit(kind, data, used, units, weight, n_frames)
         model, unseen = kept[key]
         # A warm start changes attributes of the base model.
         return replace(model), unseen
 
     @classmethod
     def _fit(
-        cls, kind: Any, data: TrainingData, used: IntArray, units: Units | None, weight: FloatArray | None
+        cls,
+        kind: Any,
+        data: TrainingData,
+        used: IntArray,
+        units: Units | None,
+        weight: FloatArray | None,
+        n_frames: int,
     ) -> tuple[BaseModel, Predictions]:
         """Fit a base model, and predict samples as if each had not been in the fit."""
         if isinstance(kind, type):
@@ -184,6 +193,7 @@ class BaseModel:
         # A copy of a left-out sample in the fit would make its prediction too good.
         own = None if weight is None else weight[used]
         chosen, group, merged_weight = merged(whole, own)
+        runs = None if n_frames == 1 else _runs_of(used // n_frames, group)
         estimator, nodes = _classical(kind) if isinstance(kind, str) else clone(kind), None
         if isinstance(estimator, PODRegressor) and estimator.grid == "auto":
             # Only samples with corresponding nodes have a base.
@@ -193,16 +203,16 @@ class BaseModel:
             if isinstance(part, FieldRegressor):
                 part._validate_params()
         with checked_by_caller():
-            _fit_on(estimator, chosen, units, merged_weight)
-            found = _unseen_predictions(estimator, chosen, merged_weight)
+            _fit_on(estimator, chosen, units, merged_weight, runs)
+            found = _unseen_predictions(estimator, chosen, merged_weight, runs)
             if isinstance(kind, str) and (by_params := _by_params_alone(chosen)) is not None:
                 other = _classical(kind)
-                _fit_on(other, by_params, units, merged_weight)
-                again = _unseen_predictions(other, by_params, merged_weight)
+                _fit_on(other, by_params, units, merged_weight, runs)
+                again = _unseen_predictions(other, by_params, merged_weight, runs)
                 errors = [_relative_error(part, chosen.targets, merged_weight) for part in (again, found)]
                 if OF_USE * errors[0] <= errors[1]:
                     found, nodes, estimator = again, estimator.numbering_, other
-        is_useful = _is_better_than_mean(found, chosen.targets, merged_weight)
+        is_useful = _is_better_than_mean(found, chosen.targets, merged_weight, runs)
         found = rows_of(found, group)
         error = _relative_error(found, whole.targets, own)
         shared = data.inputs.shared_coords
@@ -543,11 +553,13 @@ def _sum_of(rows: FloatArray, weight: FloatArray | None) -> FloatArray:
     return np.asarray(np.sum(rows, axis=0) if weight is None else weight @ rows)
 
 
-def _is_better_than_mean(found: Predictions, targets: Targets, weight: FloatArray | None) -> bool:
+def _is_better_than_mean(
+    found: Predictions, targets: Targets, weight: FloatArray | None, runs: IntArray | None
+) -> bool:
     """Whether predictions of unseen samples have smaller squared errors than the mean of the others, beyond chance.
 
-    Each channel and scalar counts by itself, since a share of the network is chosen for each. If nothing varies, the
-    base is taken.
+    Each channel and scalar counts by itself, since a share of the network is chosen for each. The frames of a run
+    count as one sample. If nothing varies, the base is taken.
     """
     n_samples, varies = len(targets), False
     for own, true in pairs(found, targets):
@@ -556,13 +568,16 @@ def _is_better_than_mean(found: Predictions, targets: Targets, weight: FloatArra
             mean, base = (
                 np.square(part).reshape(n_samples, -1, true.shape[-1]).sum(axis=1) for part in (by_mean, true - own)
             )
-            size = mean_of(mean, weight)
+            each = weight
+            if runs is not None:
+                mean, base, each = (_sums_of(part, runs) for part in (mean, base, weight))
+            size = mean_of(mean, each)
             varies = varies or bool((size > ROUNDING**2 * np.square(true).mean()).any())
-            is_smaller = mean_of(base, weight) < OF_USE**2 * size
+            is_smaller = mean_of(base, each) < OF_USE**2 * size
             # As a part of both for each sample too, since few large samples can make up all of a difference.
             both = mean + base
             for gain in (mean - base, np.divide(mean - base, both, out=np.zeros_like(both), where=both > 0)):
-                is_clear = mean_of(gain, weight) > ERRORS * error_of_mean(gain, weight)
+                is_clear = mean_of(gain, each) > ERRORS * error_of_mean(gain, each)
                 if (is_smaller & is_clear).any():
                     return True
     return not varies
@@ -574,12 +589,34 @@ def _classical(kind: str) -> Any:
     return PODRegressor(regressor="ridge") if kind == "linear" else PODRegressor()
 
 
-def _fit_on(estimator: Any, data: TrainingData, units: Units | None = None, weight: FloatArray | None = None) -> None:
+def _runs_of(runs: IntArray, group: IntArray) -> IntArray:
+    """Numbers of the runs of merged samples, to which those of `group` belong."""
+    found = np.empty(group.max() + 1, dtype=int)
+    found[group] = runs
+    return np.asarray(np.unique(found, return_inverse=True)[1])
+
+
+def _sums_of(rows: Any, runs: IntArray) -> Any:
+    """Sums of rows (n, ...) over the frames of each run; None for None."""
+    if rows is None:
+        return None
+    found = np.zeros((runs.max() + 1, *rows.shape[1:]))
+    np.add.at(found, runs, rows)
+    return found
+
+
+def _fit_on(
+    estimator: Any,
+    data: TrainingData,
+    units: Units | None = None,
+    weight: FloatArray | None = None,
+    runs: IntArray | None = None,
+) -> None:
     """Fit an estimator to samples that have been read."""
     if isinstance(estimator, PODRegressor):
         # Without units, standardised targets that happen to be positive have no logarithms.
         nothing = np.zeros(data.targets.n_outputs + data.targets.n_scalars)
-        estimator._fit(data, units=(nothing, nothing) if units is None else units, weight=weight)
+        estimator._fit(data, runs, (nothing, nothing) if units is None else units, weight)
         return
     X: Any = data.inputs.params if data.spec.has_features else data.inputs
     estimator.fit(X, _as_y(data.targets), **weight_option(estimator, weight))
@@ -618,15 +655,20 @@ def _likeness(first: FloatArray, coords: FloatArray) -> float:
     return float(one @ other) / size if size > 0 else 1.0
 
 
-def _unseen_predictions(estimator: Any, data: TrainingData, weight: FloatArray | None) -> Predictions:
-    """Predict each sample by a model that was fitted without it."""
+def _unseen_predictions(
+    estimator: Any, data: TrainingData, weight: FloatArray | None, runs: IntArray | None
+) -> Predictions:
+    """Predict each sample by a model that was fitted without it, and without its run."""
     if isinstance(estimator, PODRegressor):
-        return estimator._leave_one_out(data, weight)
-    n_samples = len(data.inputs)
+        return estimator._leave_one_out(data, weight, runs)
+    numbers = np.arange(len(data.inputs)) if runs is None else runs
+    n_samples = int(numbers.max()) + 1
     if n_samples < 2:
         raise FieldDataError("a base model needs at least 2 samples, got 1; set base=None.")
     parts: list[tuple[IntArray, Predictions]] = []
-    for seen, held in KFold(min(_FOLDS, n_samples), shuffle=True, random_state=0).split(np.arange(n_samples)):
+    for _, out in KFold(min(_FOLDS, n_samples), shuffle=True, random_state=0).split(np.arange(n_samples)):
+        is_held = np.isin(numbers, out)
+        seen, held = np.flatnonzero(~is_held), np.flatnonzero(is_held)
         model = clone(estimator)
         part = None if weight is None else weight[seen]
         _fit_on(model, TrainingData(data.inputs[seen], data.targets[seen], data.spec), weight=part)

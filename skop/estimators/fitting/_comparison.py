@@ -43,12 +43,14 @@ class Comparison:
     blended: FloatArray
 
     @classmethod
-    def of(cls, unseen: Predictions, corrected: Targets, truth: Targets, weight: FloatArray) -> Comparison:
+    def of(
+        cls, unseen: Predictions, corrected: Targets, truth: Targets, weight: FloatArray, n_frames: int = 1
+    ) -> Comparison:
         """Compare m samples.
 
         Parameters
         ----------
-        unseen, corrected, truth, weight
+        unseen, corrected, truth, weight, n_frames
             Arguments of `correction_shares`.
 
         Returns
@@ -56,8 +58,10 @@ class Comparison:
         Comparison
             Shares and ratio.
         """
-        shares, ratios = correction_shares(unseen, corrected, truth, weight), list[list[FloatArray]]([[], []])
-        for share, (base, whole), (_, true) in zip(shares, pairs(unseen, corrected), pairs(unseen, truth), strict=True):
+        shares = correction_shares(unseen, corrected, truth, weight, n_frames)
+        ratios: list[list[FloatArray]] = [[], []]
+        both = zip(shares, pairs(unseen, corrected, n_frames), pairs(unseen, truth, n_frames), strict=True)
+        for share, (base, whole), (_, true) in both:
             if base is None:
                 continue
             own, *others = (
@@ -155,7 +159,7 @@ class Review:
 
 
 def correction_shares(
-    unseen: Predictions, corrected: Targets, truth: Targets, weight: FloatArray
+    unseen: Predictions, corrected: Targets, truth: Targets, weight: FloatArray, n_frames: int = 1
 ) -> tuple[FloatArray | None, FloatArray | None]:
     """Shares of a correction that lower the error of samples which the network has not seen.
 
@@ -169,8 +173,10 @@ def correction_shares(
         Predictions of the base model for m samples.
     corrected, truth : Targets
         The same with the whole correction, and true values.
-    weight : ndarray of shape (m,)
-        Weight of the squared error of each sample.
+    weight : ndarray of shape (m / n_frames,)
+        Weight of the squared error of each run.
+    n_frames : int, default=1
+        Number of successive samples that are the frames of one run, which count as one sample.
 
     Returns
     -------
@@ -178,7 +184,7 @@ def correction_shares(
         Shares ``(q,)`` of the channels and ``(s,)`` of the scalars.
     """
     shares: list[FloatArray | None] = [None, None]
-    both = zip(pairs(unseen, corrected), pairs(unseen, truth), strict=True)
+    both = zip(pairs(unseen, corrected, n_frames), pairs(unseen, truth, n_frames), strict=True)
     for number, ((base, whole), (_, true)) in enumerate(both):
         if base is not None:
             shares[number] = _share(base, whole, true, weight)
@@ -211,7 +217,13 @@ def _share(unseen: FloatArray, corrected: FloatArray, truth: FloatArray, weight:
     return np.clip(np.minimum(pulled, without.min(axis=0)), 0.0, 1.0)
 
 
-def pairs(found: Predictions, targets: Targets) -> list[tuple[FloatArray | None, Any]]:
-    """Predictions and truth of the fields and of the scalars."""
+def pairs(found: Predictions, targets: Targets, n_frames: int = 1) -> list[tuple[FloatArray | None, Any]]:
+    """Predictions and truth of the fields and of the scalars, with successive frames of a run as one sample."""
     field = None if targets.field is None else np.asarray(targets.field.values, dtype=np.float64)
-    return [(found.fields, field), (found.scalars, targets.scalars)]
+    held = [(found.fields, field), (found.scalars, targets.scalars)]
+    return held if n_frames == 1 else [(_as_runs(ours, n_frames), _as_runs(true, n_frames)) for ours, true in held]
+
+
+def _as_runs(values: Any, n_frames: int) -> Any:
+    """Values (n * S, ..., q) of frames as those of runs, (n, ..., q)."""
+    return None if values is None else values.reshape(len(values) // n_frames, -1, values.shape[-1])

@@ -139,10 +139,11 @@ class OverfittingMonitor(Monitor):
         While they fall, a training gains from what it learns by heart too, and regularisation would slow it down.
         """
         session, before = self.session, self.before
-        if len(held) < HELD_OUT[0]:  # too few to tell
+        n_held = len(held) // session.n_frames
+        if n_held < HELD_OUT[0]:  # too few to tell
             return False, None
-        rows = session.trained_on
-        rows = rows[np.linspace(0, len(rows) - 1, min(len(rows), max(len(held), _LEAST_COMPARED))).astype(int)]
+        rows = session.trained_on.reshape(-1, session.n_frames)
+        rows = rows[np.linspace(0, len(rows) - 1, min(len(rows), max(n_held, _LEAST_COMPARED))).astype(int)].ravel()
         unseen, seen = (session.group.once(session.errors_of(chosen)) for chosen in (held, rows))
         pairs = [
             (ours, theirs) for ours, theirs in zip(unseen, seen, strict=True) if ours is not None and theirs is not None

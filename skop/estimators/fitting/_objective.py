@@ -221,10 +221,10 @@ def trainer_config(model: Any, points: FieldSet, plan: TrainingPlan) -> TrainerC
 
 
 class SampleErrors:
-    """Relative errors of the present weights on some samples, for fields and scalars."""
+    """Relative errors of the present weights on some samples, or on runs of frames, for fields and scalars."""
 
-    def __init__(self, model: Any, targets: Targets, loader: FieldLoader) -> None:
-        self.model, self.targets, self.loader = model, targets, loader
+    def __init__(self, model: Any, targets: Targets, loader: FieldLoader, n_frames: int) -> None:
+        self.model, self.targets, self.loader, self.n_frames = model, targets, loader, n_frames
         field = targets.field
         pieces = [] if field is None else (values.reshape(-1, field.n_channels) for _, values in iterate_rows(field))
         self.sizes = None if field is None else sizes_of_channels(pieces)
@@ -246,8 +246,17 @@ class SampleErrors:
         self.model.surrogate_.pass_predictions(self.loader, compare)
         of_scalars = None
         if scalars and self.targets.scalars is not None:
-            of_scalars = relative_errors_of_scalars(self.targets.scalars, np.concatenate(scalars))
-        return relative_errors(norms) if norms else None, of_scalars
+            of_scalars = self._of_runs(relative_errors_of_scalars(self.targets.scalars, np.concatenate(scalars)))
+        if not norms:
+            return None, of_scalars
+        error, size = (self._of_runs(np.concatenate(part)) for part in zip(*norms, strict=True))
+        return relative_errors([(error, size)]), of_scalars
+
+    def _of_runs(self, errors: FloatArray) -> FloatArray:
+        """Root mean square over the frames of each run, whose error is relative to the whole run as in a score."""
+        if self.n_frames == 1:
+            return errors
+        return np.asarray(np.sqrt(np.square(errors).reshape(-1, self.n_frames).mean(axis=1)))
 
 
 def validation_error(errors: Callable[[], Errors]) -> float:

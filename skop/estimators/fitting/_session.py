@@ -117,6 +117,8 @@ class FitSession:
         Weights of all samples.
     used : ndarray of int
         Indices of the samples with positive weight.
+    n_frames : int
+        Number of successive samples that are the frames of one run, and stay together; 1 if samples are independent.
     scaling, training : ScalingOptions, TrainingOptions
         Parts of the estimator that the fit reads.
     points : FieldSet
@@ -150,6 +152,7 @@ class FitSession:
         start: float | None = None,
     ) -> None:
         self.estimator, self.whole, self.plan = estimator, data, plan
+        self.n_frames = plan.n_steps or 1
         self.start = time.perf_counter() if start is None else start
         self.kept = kept or FitCheckpoints()
         self.group = self.kept.group
@@ -181,9 +184,10 @@ class FitSession:
         if resampler is not None and not model.surrogate_.has_base_on_points:
             warn_of_resampling(resampler, "use LaMORegressor without grid")
         self.held = self.valid
-        if self.base.unseen is not None and (self.held is None or len(self.held) < HELD_OUT[0]):
+        if self.base.unseen is not None and (self.held is None or len(self.held) < HELD_OUT[0] * self.n_frames):
             # A validation of few samples does not tell how much of a correction is right.
-            train, further = _hold_out(data.inputs, train, 0 if self.held is None else len(self.held))
+            n_held = 0 if self.held is None else len(self.held) // self.n_frames
+            train, further = _hold_out(data.inputs, train, n_held, self.n_frames)
             self.held = further if self.held is None else np.concatenate([self.held, further])
         elif self.held is None and self._needs_judging(len(train)):
             train, self.held = _hold_out_to_judge(data.inputs, train)
@@ -276,7 +280,7 @@ class FitSession:
         """Split the samples for training and validation; groups of successive samples are not split."""
         if not self.estimator.early_stopping:
             return self.used, None
-        groups = self.used.reshape(-1, self.plan.group_size)
+        groups = self.used.reshape(-1, max(self.n_frames, self.plan.group_size))
         n_valid = int(np.ceil(self.training.validation_fraction * len(groups)))
         if n_valid >= len(groups):
             raise FieldDataError(
@@ -560,8 +564,8 @@ class FitSession:
         return partial(validation_error, self.errors_of(valid))
 
     def errors_of(self, rows: IntArray) -> Callable[[], Errors]:
-        """Return a function that computes the current relative error of each sample, for fields and scalars, (n,)."""
-        return SampleErrors(self.estimator, self.data.targets[rows], self.held_loader(rows))
+        """Return a function that computes the current relative error of each run, for fields and scalars, (n,)."""
+        return SampleErrors(self.estimator, self.data.targets[rows], self.held_loader(rows), self.n_frames)
 
     # ------------------------------------------------------------------ results
     def _record(self, history: History) -> None:
@@ -631,16 +635,17 @@ def _check_single_precision(scalers: Scalers) -> None:
         )
 
 
-def _hold_out(inputs: FieldSet, train: IntArray, n_held: int) -> tuple[IntArray, IntArray]:
-    """Hold out some samples, or what is missing of these; those with the same inputs stay together.
+def _hold_out(inputs: FieldSet, train: IntArray, n_held: int, n_frames: int) -> tuple[IntArray, IntArray]:
+    """Hold out some runs of frames, or what is missing of these; those with the same inputs stay together.
 
     Each of n samples that is missing raises the error by some part of 1 / n, and m samples that choose the share by
     some part of 1 / m, so that the best number grows with the square root of n. Continued fits hold out the same ones,
     which the network has not seen then either.
     """
-    group = groups_of_same_inputs(inputs[train])
+    group = groups_of_same_inputs(inputs[train[::n_frames]])
     count = HELD_OUT[0] - n_held if n_held else int(np.clip(round(np.sqrt(group.max() + 1) / 2), *HELD_OUT))
-    return train[group >= count], train[group < count]
+    is_held = np.repeat(group < count, n_frames)
+    return train[~is_held], train[is_held]
 
 
 def _hold_out_to_judge(inputs: FieldSet, train: IntArray) -> tuple[IntArray, IntArray | None]:

@@ -78,7 +78,8 @@ class SessionBase:
             if not (inputs.in_memory and targets.in_memory):
                 inputs, targets = inputs.read(slice(None)), targets.read(slice(None))
             samples = replace(whole, inputs=inputs, targets=standardized(targets, scalers))
-            base, unseen = BaseModel.fit(model.base, samples, session.used, _units_of(scalers), session.weight)
+            options = _units_of(scalers), session.weight, session.n_frames
+            base, unseen = BaseModel.fit(model.base, samples, session.used, *options)
             return base, unseen if resampler is None else on_grid_of(resampler, unseen, inputs)
 
         base, unseen, model._base_seconds = session.kept.base_model(fit)
@@ -124,12 +125,13 @@ class SessionBase:
 
         def compare() -> Comparison:
             """Compare them."""
-            session, model = self.session, self.session.estimator
+            session, model, n_frames = self.session, self.session.estimator, self.session.n_frames
             targets = session.data.targets[held]
             found = _as_targets(model.surrogate_.predict_batches(session.held_loader(held)), targets)
-            weight = _weight_of_errors(targets) * (1.0 if session.weight is None else session.weight[held])
+            weight = _weight_of_errors(targets, n_frames)
+            weight = weight * (1.0 if session.weight is None else session.weight[held[::n_frames]])
             truth = standardized(targets, model.scalers_)
-            return Comparison.of(rows_of(unseen, held), standardized(found, model.scalers_), truth, weight)
+            return Comparison.of(rows_of(unseen, held), standardized(found, model.scalers_), truth, weight, n_frames)
 
         return self.session.group.once(compare)
 
@@ -187,13 +189,13 @@ def why_no_base(model: Any, data: TrainingData, used: IntArray, plan: TrainingPl
     str
         Reason, or nothing.
     """
-    is_auto = model.base == "auto"
+    is_auto, n_used = model.base == "auto", len(used) // (plan.n_steps or 1)
     # Each is asked only if those before it do not apply: the last ones read all coordinates.
     reasons: dict[str, Callable[[], bool]] = {
-        "samples are parts of trajectories": lambda: plan.n_steps is not None,
+        "samples are steps of trajectories": lambda: plan.n_steps is not None and plan.feeds_back,
         "y is on points of each sample's own": lambda: data.spec.target_points == "own",
         "samples differ in their number of points": lambda: data.inputs.is_ragged,
-        f"there are {len(used)} samples, and it needs at least {_LEAST_SAMPLES}": lambda: len(used) < _LEAST_SAMPLES,
+        f"there are {n_used} samples, and it needs at least {_LEAST_SAMPLES}": lambda: n_used < _LEAST_SAMPLES,
         "averaged predictions are to be symmetric, and those of a classical model are not": lambda: (
             model._symmetries is not None and model._symmetries.average_predictions
         ),
@@ -205,17 +207,19 @@ def why_no_base(model: Any, data: TrainingData, used: IntArray, plan: TrainingPl
     }
     if reason := next((reason for reason, applies in reasons.items() if applies()), ""):
         return reason
-    count = len(np.unique(groups_of_same_inputs(data.inputs[used])))
+    count = len(np.unique(groups_of_same_inputs(data.inputs[used[:: plan.n_steps or 1]])))
     least = f"it needs at least {_LEAST_SAMPLES} with different inputs"
-    return f"{count} of the {len(used)} samples have different inputs, and {least}" if count < _LEAST_SAMPLES else ""
+    return f"{count} of the {n_used} samples have different inputs, and {least}" if count < _LEAST_SAMPLES else ""
 
 
-def _weight_of_errors(targets: Targets) -> FloatArray:
-    """Weight of the squared error of each sample in relative errors of fields; equal weights for scalars alone."""
+def _weight_of_errors(targets: Targets, n_frames: int = 1) -> FloatArray:
+    """Weight of the squared error of each run in relative errors of fields; equal weights for scalars alone."""
+    n_runs = len(targets) // n_frames
     if targets.field is None:
-        return np.ones(len(targets))
+        return np.ones(n_runs)
     values = np.asarray(targets.field.values, dtype=np.float64)
     size = np.mean(values**2 / np.maximum(np.mean(values**2, axis=(0, 1)), np.finfo(float).tiny), axis=(1, 2))
+    size = size.reshape(n_runs, n_frames).mean(axis=1)
     # A sample of nearly nothing would outweigh all others.
     return 1 / np.maximum(size, 1e-3)
 
