@@ -325,6 +325,18 @@ def test_losses_in_physical_units_are_those_without_a_unit(subtests):
             assert loss.physical_units == (values[0] == pytest.approx(values[1]))
 
 
+def test_relative_losses_of_values_are_relative_to_given_norms():
+    prediction, target = random_fields()
+    norm, error = torch.tensor([2.0, 5.0, 0.1]), torch.linalg.norm((prediction - target).flatten(1), dim=1)
+    for loss in (RelativeL2Loss(), SobolevLoss(gradient_weight=0), GradientRelativeL2Loss(gradient_weight=0)):
+        found = loss.per_sample(prediction, target, grid_shape=GRID, norm=norm)
+        torch.testing.assert_close(found, error / norm)
+    # Slopes are compared with the values where these are larger, as those of a frame that is nearly nothing.
+    still = torch.zeros_like(target)
+    slopes = SobolevLoss().per_sample(still + 1e-3 * prediction, still, grid_shape=GRID, norm=norm)
+    assert (slopes < 0.1).all()
+
+
 def test_scalars_per_sample_work():
     prediction, target = random_fields(grid=(1,), n_channels=3)
     expected = torch.linalg.norm(prediction - target, dim=2) / torch.linalg.norm(target, dim=2)

@@ -70,6 +70,8 @@ class Batch:
         The same for the scalars.
     neighbours : Tensor of int of shape (B, P, k) or (P, k), or None
         Nearest neighbours of each point of the target among those of its sample; 0 for the padding of smaller samples.
+    target_sizes : Tensor of shape (B, q) or None
+        Root mean squares to which errors of the target field are relative, in physical units; None for its own.
     """
 
     coords: torch.Tensor
@@ -87,6 +89,7 @@ class Batch:
     base: torch.Tensor | None = None
     base_scalars: torch.Tensor | None = None
     neighbours: torch.Tensor | None = None
+    target_sizes: torch.Tensor | None = None
 
     def inputs(self) -> dict[str, Any]:
         """Return the keyword arguments for the ``forward`` of a network."""
@@ -190,6 +193,8 @@ class FieldLoader:
     neighbours : bool, default=False
         Whether batches hold the nearest neighbours of the points of target fields without a grid, 2 for each dimension
         of the space, by scaled coordinates.
+    target_sizes : ndarray of shape (n, q) or None, default=None
+        Root mean squares to which errors of the target field are relative, in physical units; None for its own.
     """
 
     def __init__(
@@ -210,13 +215,16 @@ class FieldLoader:
         base: BaseOfSamples | None = None,
         query_base: BaseOfSamples | None = None,
         neighbours: bool = False,
+        target_sizes: FloatArray | None = None,
     ) -> None:
         self.inputs, self.targets, self.scalers = inputs, targets, scalers
         self.base, self.query_base = base, query_base
         self.device, self.dtype = device, dtype
         self.symmetries, self.generator, self.element = symmetries, generator, element
         self.subsample_points, self.queries = subsample_points, queries
-        self.weight = None if weight is None else self._tensor(weight)
+        self.weight, self.target_sizes = (
+            None if held is None else self._tensor(held) for held in (weight, target_sizes)
+        )
         places = inputs if queries is None else queries
         on_grid = places.grid_shape is not None and subsample_points is None
         self._places = places if neighbours and not on_grid else None
@@ -370,13 +378,15 @@ class FieldLoader:
         parts |= self._base_of(indices, rank)
         drawn = None if self.symmetries is None else self._move(parts, indices, self.symmetries)
         coords: Any = self._shared_coords if parts["coords"] is None else parts["coords"]
+        rows = torch.as_tensor(indices, device=self.device)
         batch = Batch(
             coords=coords,
             fields=parts["fields"],
             params=parts["params"],
             grid_shape=self.inputs.grid_shape,
             target=parts["target"],
-            weight=None if self.weight is None else self.weight[torch.as_tensor(indices, device=self.device)],
+            weight=None if self.weight is None else self.weight[rows],
+            target_sizes=None if self.target_sizes is None else self.target_sizes[rows],
             scalars=parts["scalars"],
             order=rank,
             base=parts["base"],

@@ -73,9 +73,10 @@ class RelativeL2Loss(TrainingLoss):
         mask: Tensor | None,
         grid_shape: GridShape | None,
         neighbours: Tensor | None,
+        norm: Tensor,
     ) -> Tensor:
         """||û - u|| / max(||u||, floor)."""
-        return _relative_norm(prediction - target, target)
+        return sample_norm(prediction - target) / norm
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -137,10 +138,11 @@ class GradientRelativeL2Loss(TrainingLoss):
         mask: Tensor | None,
         grid_shape: GridShape | None,
         neighbours: Tensor | None,
+        norm: Tensor,
     ) -> Tensor:
         """Relative norm of the error and, weighted, of the error of each partial derivative."""
         grid = check_grid(grid_shape, prediction.shape[1], type(self).__name__)
-        loss = _relative_norm(prediction - target, target)
+        loss = sample_norm(prediction - target) / norm
         if self.boundary == "zero":
             prediction = torch.where(interior(grid, prediction.device), prediction, 0.0)
         for axis in range(len(grid)):
@@ -216,6 +218,7 @@ class SobolevLoss(TrainingLoss):
         mask: Tensor | None,
         grid_shape: GridShape | None,
         neighbours: Tensor | None,
+        norm: Tensor,
     ) -> Tensor:
         """Quotients of norms of the error and the target, for the values and for the slopes."""
         if grid_shape is None and neighbours is None:
@@ -226,7 +229,7 @@ class SobolevLoss(TrainingLoss):
         if grid_shape is None:
             check_neighbours(neighbours, prediction)
         error = prediction - target
-        size = (self.deviation * sample_norm(target)).clamp_min(NORM_FLOOR)
+        size = (self.deviation * norm).clamp_min(NORM_FLOOR)
         slopes, target_slopes = (_slope_norm(field, mask, grid_shape, neighbours) for field in (error, target))
         values = sample_norm(error) / size
         # A gradient of this factor would raise the error of the values.
@@ -274,6 +277,7 @@ class MSELoss(TrainingLoss):
         mask: Tensor | None,
         grid_shape: GridShape | None,
         neighbours: Tensor | None,
+        norm: Tensor,
     ) -> Tensor:
         """Sum of squares divided by the number of real entries."""
         return (prediction - target).square().flatten(1).sum(1) / count_entries(prediction, mask)

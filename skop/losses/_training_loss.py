@@ -14,6 +14,7 @@ from torch import Tensor
 
 from skop._typing import FieldTensor, GridShape, MaskTensor
 from skop.exceptions import FieldDataError
+from skop.losses._differences import sample_norm
 
 __all__ = ["NORM_FLOOR", "Reduction", "TrainingLoss", "check_gradient_weight", "check_reduction"]
 
@@ -55,6 +56,7 @@ class TrainingLoss(ABC):
         grid_shape: GridShape | None = None,
         neighbours: Tensor | None = None,
         spacing: Sequence[float] | None = None,
+        norm: Tensor | None = None,
     ) -> Tensor:
         """Loss of a batch.
 
@@ -74,6 +76,9 @@ class TrainingLoss(ABC):
         spacing : sequence of float, optional
             Distance of neighbouring points along each axis, which functions of users may need; not used, since no loss
             here depends on the units of the coordinates.
+        norm : Tensor of shape (B,), optional
+            Norms to which errors of the values are relative, such as that of the run of a frame. Default: those of the
+            targets. Squared errors are not relative.
 
         Returns
         -------
@@ -85,7 +90,7 @@ class TrainingLoss(ABC):
         FieldDataError
             If the shapes do not fit together, or the loss needs a grid, or neighbours, and none are given.
         """
-        losses = self.per_sample(prediction, target, mask=mask, grid_shape=grid_shape, neighbours=neighbours)
+        losses = self.per_sample(prediction, target, mask=mask, grid_shape=grid_shape, neighbours=neighbours, norm=norm)
         if sample_weight is None:
             return losses.mean() if self.reduction == "mean" else losses.sum()
         if sample_weight.shape != losses.shape:
@@ -108,6 +113,7 @@ class TrainingLoss(ABC):
         mask: MaskTensor | None = None,
         grid_shape: GridShape | None = None,
         neighbours: Tensor | None = None,
+        norm: Tensor | None = None,
     ) -> Tensor:
         """Loss of each sample, before weights and the reduction over the batch.
 
@@ -121,6 +127,8 @@ class TrainingLoss(ABC):
             Points along each axis of a regular grid.
         neighbours : Tensor of int of shape (B, P, k) or (P, k), optional
             Nearest neighbours of each point.
+        norm : Tensor of shape (B,), optional
+            Norms to which errors of the values are relative.
 
         Returns
         -------
@@ -134,7 +142,9 @@ class TrainingLoss(ABC):
             # where, not a product: 0 · NaN is NaN, and padding may hold anything.
             prediction = torch.where(mask[..., None], prediction, 0.0)
             target = torch.where(mask[..., None], target, 0.0)
-        return self._per_sample(prediction, target.to(prediction.dtype), mask, grid_shape, neighbours)
+        target = target.to(prediction.dtype)
+        norm = (sample_norm(target) if norm is None else norm.to(prediction.dtype)).clamp_min(NORM_FLOOR)
+        return self._per_sample(prediction, target, mask, grid_shape, neighbours, norm)
 
     @abstractmethod
     def _per_sample(
@@ -144,8 +154,9 @@ class TrainingLoss(ABC):
         mask: Tensor | None,
         grid_shape: GridShape | None,
         neighbours: Tensor | None,
+        norm: Tensor,
     ) -> Tensor:
-        """Loss (B,) of checked tensors whose masked entries are 0."""
+        """Loss (B,) of checked tensors whose masked entries are 0, and norms (B,) of the targets."""
 
 
 def check_reduction(reduction: str) -> None:

@@ -310,6 +310,31 @@ def test_weights_reach_the_frames(fields):
     np.testing.assert_allclose(weighted.predict(X), fewer.predict(X), rtol=1e-3, atol=1e-3)
 
 
+@pytest.mark.parametrize("loss", ["auto", "relative_l2"])
+def test_the_automatic_loss_is_relative_to_runs(fields, monkeypatch, loss):
+    X, y = fields
+    found, train_step = [], Trainer._train_step
+    monkeypatch.setattr(Trainer, "_train_step", lambda self, batch: found.append(batch) or train_step(self, batch))
+    TimeConditionedRegressor(network(loss=loss), times=5).fit(X, y)
+    if loss != "auto":
+        assert all(batch.target_sizes is None for batch in found)
+        return
+    frames = np.moveaxis(y.reshape(12, 16, 5, 2), 2, 1).astype(np.float32)
+    for batch in found:
+        for target, size in zip(batch.target.numpy(), batch.target_sizes.numpy(), strict=True):
+            (run,) = np.flatnonzero((frames == target).all(axis=(2, 3)).any(axis=1))
+            np.testing.assert_allclose(size, np.sqrt((frames[run] ** 2).mean(axis=(0, 1))), rtol=1e-5)
+
+
+def test_fields_that_decay_are_learned():
+    """Relative errors of each frame by itself make the last ones, which are nearly nothing, outweigh all others."""
+    runs, x, times = np.random.default_rng(0).random((20, 2)), np.linspace(0, 1, 16), np.linspace(0, 1, 9)
+    start = np.sin(np.pi * x) * (1 + runs[:, :1]) + np.sin(2 * np.pi * x) * runs[:, 1:]
+    y = start[..., np.newaxis] * np.exp(-20 * times)
+    model = TimeConditionedRegressor(network(width=16, batch_size=2, max_iter=6), times=times).fit(runs, y)
+    assert 1 - model.score(runs, y) < 0.3
+
+
 @pytest.mark.parametrize("base", [None, "pod"])
 @pytest.mark.parametrize("grouping", ["spread", "mixed"])
 def test_samples_are_held_out_by_whole_trajectories(fields, monkeypatch, grouping, base):

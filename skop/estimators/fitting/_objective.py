@@ -139,6 +139,10 @@ class Objective:
             prediction, target, options["mask"] = _padded(prediction, target, sizes)
         if batch.neighbours is not None:
             options["neighbours"] = batch.neighbours
+        if batch.target_sizes is not None:
+            counts = torch.as_tensor(prediction.shape[1] if sizes is None else sizes).to(prediction)
+            rows = batch.target_sizes / torch.as_tensor(self.unit).to(prediction)
+            options["norm"] = counts.sqrt() * torch.linalg.vector_norm(rows, dim=1)
         return _checked(self.loss(prediction, target, grid_shape=grid, spacing=self.spacing, **options))
 
     def _loss_of_scalars(self, outputs: torch.Tensor | None, batch: Batch) -> torch.Tensor:

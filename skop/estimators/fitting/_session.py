@@ -28,6 +28,7 @@ from skop.data import (
     TrainingData,
     check_positive,
     grid_spacing,
+    iterate_rows,
     query_points,
 )
 from skop.estimators._field import times_since
@@ -321,6 +322,13 @@ class FitSession:
         options: dict[str, Any] = {"targets": targets, "weight": None if weight is None else weight[train]}
         options["queries"] = self.target_places(inputs, targets)
         options["neighbours"] = isinstance(model.loss, SobolevLoss) or loss_name(model, self.plan) == "sobolev"
+        if (
+            self.n_frames > 1
+            and model.loss == "auto"
+            and options["neighbours"]
+            and not model.scalers_.learns_logarithms
+        ):
+            options["target_sizes"] = _sizes_of_runs(targets, self.n_frames)
         options |= self.base.options(train)
         surrogate, drawn = model.surrogate_, self.training.subsample_points
         if (symmetrise := surrogate.symmetrise) is not None:
@@ -660,6 +668,25 @@ def _hold_out_to_judge(inputs: FieldSet, train: IntArray) -> tuple[IntArray, Int
         return train, None
     count = int(np.clip(int(_JUDGED * n_samples), *HELD_OUT))
     return train[group >= count], train[group < count]
+
+
+def _sizes_of_runs(targets: Targets, n_frames: int) -> FloatArray | None:
+    """Root mean square of each channel (n, q) over all frames of the run of a sample; 1 for a run of zeros.
+
+    A score is relative to whole runs, and frames of a field that decays, or starts from nothing, would outweigh others.
+    """
+    field = targets.field
+    if field is None:
+        return None
+    sums = []
+    for start, values in iterate_rows(field):
+        rows = np.square(np.asarray(values, dtype=np.float64)).reshape(-1, field.n_channels)
+        ends = np.cumsum(field.n_points[start:])
+        sums.append(np.add.reduceat(rows, np.append(0, ends[ends < len(rows)])))
+    squares = np.concatenate(sums).reshape(-1, n_frames, field.n_channels).sum(axis=1)
+    sizes = np.sqrt(squares / field.n_points.reshape(-1, n_frames).sum(axis=1, keepdims=True))
+    sizes[~sizes.any(axis=1)] = 1.0
+    return np.repeat(sizes, n_frames, axis=0)
 
 
 def _seconds_a_point(model: Any, inputs: FieldSet) -> float:
