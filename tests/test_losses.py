@@ -334,7 +334,7 @@ def test_relative_losses_of_values_are_relative_to_given_norms():
     # Slopes are compared with the values where these are larger, as those of a frame that is nearly nothing.
     still = torch.zeros_like(target)
     slopes = SobolevLoss().per_sample(still + 1e-3 * prediction, still, grid_shape=GRID, norm=norm)
-    assert (slopes < 0.1).all()
+    assert (slopes < 1.0).all()
 
 
 def test_scalars_per_sample_work():
