@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from scipy.interpolate import RBFInterpolator, make_interp_spline
 from scipy.sparse.linalg import splu
-from scipy.special import erfc
+from scipy.special import erfc, erfcx
 
 from skop._typing import FloatArray, PathOrStr
 from skop.data import FieldSet
@@ -298,6 +298,55 @@ def _extrapolation(n_train: int, n_test: int, seed: int) -> Problem:
     return _split(table, FieldSet(place[:, np.newaxis], values[..., np.newaxis]), n_test)
 
 
+def _wall(table: FloatArray) -> FieldSet:
+    """Temperature of a wall in air that is 1 warmer: diffusivity, heat transfer and time to 41 depths up to 1.
+
+    H. S. Carslaw, J. C. Jaeger, "Conduction of Heat in Solids" (1959), section 2.7; heat transfer over conductivity.
+    """
+    depth = np.linspace(0, 1, 41)
+    diffusivity, transfer, time = (column[:, np.newaxis] for column in table.T)
+    reach = np.sqrt(diffusivity * time)
+    # exp(a) erfc(b) with a = h x + (h r)^2 and b = x / 2 r + h r is erfcx(b) exp(-(x / 2 r)^2).
+    part = depth / (2 * reach)
+    values = erfc(part) - erfcx(part + transfer * reach) * np.exp(-(part**2))
+    return FieldSet(depth[:, np.newaxis], values[..., np.newaxis])
+
+
+def _wall_rows(n_rows: int, rng: np.random.Generator) -> FloatArray:
+    """Random diffusivities, heat transfers and times (n, 3)."""
+    return rng.uniform((0.5, 0.5, 0.05), (2.0, 5.0, 1.0), (n_rows, 3))
+
+
+def _factorial(n_train: int, n_test: int, seed: int) -> Problem:
+    """Every combination of as many values of each number as samples allow; tests at random values between."""
+    n_values = round(n_train ** (1 / 3))
+    low, high = (0.5, 0.5, 0.05), (2.0, 5.0, 1.0)
+    values = [np.linspace(*ends, n_values) for ends in zip(low, high, strict=True)]
+    table = np.stack(np.meshgrid(*values, indexing="ij"), axis=-1).reshape(-1, 3)
+    new = _wall_rows(n_test, np.random.default_rng([seed, 1]))
+    return Problem(table, _wall(table), new, _wall(new))
+
+
+def _times(n_train: int, n_test: int, seed: int) -> Problem:
+    """Random walls at the same six times each; tests on other walls at random times."""
+    rng = np.random.default_rng(seed)
+    walls, times = _wall_rows(n_train // 6, rng), np.linspace(0.05, 1.0, 6)
+    table = np.repeat(walls, 6, axis=0)
+    table[:, 2] = np.tile(times, len(walls))
+    new = _wall_rows(n_test, np.random.default_rng([seed, 1]))
+    return Problem(table, _wall(table), new, _wall(new))
+
+
+def _decades(n_train: int, n_test: int, seed: int) -> Problem:
+    """Random walls of diffusivities over four decades."""
+    tables = []
+    for count, rng in ((n_train, np.random.default_rng(seed)), (n_test, np.random.default_rng([seed, 1]))):
+        table = _wall_rows(count, rng)
+        table[:, 0] = 10 ** rng.uniform(-3, 1, count)
+        tables.append(table)
+    return Problem(tables[0], _wall(tables[0]), tables[1], _wall(tables[1]))
+
+
 def _european_option(shift: float = 0.0) -> Callable[[int, int, int], Problem]:
     """Six parameters to the price over spot and time, or to the price and a constant."""
 
@@ -383,6 +432,9 @@ PROBLEMS = {
     "noisy": Recipe("five numbers to three scalars under larger noise, tests without it, a table", _noisy, 80, 200),
     "kinds": Recipe("four numbers to a plane, a law of powers, a front and a wave, a table", _kinds, 80, 200),
     "extrapolation": Recipe("three numbers to a wave, tests up to a tenth outside a range", _extrapolation, 40, 60),
+    "factorial": Recipe("three numbers of a wall, four values each, to its temperature", _factorial, 64, 200),
+    "times": Recipe("the same, six times that all walls share", _times, 120, 200),
+    "decades": Recipe("the same, one number over four decades", _decades, 60, 200),
     "european-option": Recipe("six parameters to the price over spot and time, 64 x 64", _european_option(), 500, 100),
     "european-option-60": Recipe("the same with 60 samples", _european_option(), 60, 60),
     "european-option-shift": Recipe("the same and 1,800 added, 30 deviations", _european_option(1800.0), 60, 60),
