@@ -444,6 +444,23 @@ def test_the_spread_is_calibrated_on_draws_of_a_process():
     assert far > 2 * spread.values.mean()
 
 
+def test_the_spread_of_a_design_with_repeated_runs_is_that_of_the_errors():
+    """Repeated runs in the centre show the noise, which a kernel that goes through all samples does not know."""
+    corners = np.array(np.meshgrid([-1.0, 1.0], [-1.0, 1.0])).reshape(2, -1).T
+    design = np.concatenate([corners, np.sqrt(2) * np.eye(2), -np.sqrt(2) * np.eye(2), np.zeros((5, 2))])
+    for seed in range(12):
+        rng = np.random.default_rng(seed)
+        slopes, curvatures, new = rng.normal(size=2), rng.normal(size=(2, 2)), rng.uniform(-1, 1, (200, 2))
+
+        def surface(rows):
+            return rows @ slopes + 0.5 * ((rows @ curvatures) * rows).sum(axis=1) + 0.3 * np.sin(rows.sum(axis=1))
+
+        model = PODRegressor().fit(design, surface(design) + 0.1 * rng.normal(size=len(design)))
+        mean, spread = model.predict(new, return_std=True)
+        error = np.sqrt(np.mean((mean - surface(new) - 0.1 * rng.normal(size=200)) ** 2))
+        assert 0.2 < np.median(spread) / error < 5
+
+
 def test_the_spread_of_one_kernel_has_the_size_of_the_left_out_residuals_at_every_point():
     X, y = make_data()
     model = PODRegressor(regressor="mean").fit(X, y)

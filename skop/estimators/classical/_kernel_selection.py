@@ -58,7 +58,7 @@ _BETTER_BY_PENALTIES = 0.93
 _PARTS, _FEWEST = 8, 2
 #: Length scales over one input, in mean distances of two samples.
 _DENSE_SCALES = tuple(np.geomspace(0.03, 8.0, 25))
-#: Over one input, leave-one-out errors up to this multiple of the smallest are about as good.
+#: Over one input, and of penalties where inputs are repeated, errors up to this multiple of the smallest are as good.
 _EQUIVALENT = 1.1
 #: A model over one input is better than the mean if it gains this number of standard errors, or if its error is below
 #: this part of the mean's error.
@@ -152,6 +152,8 @@ class Selection:
         shared = {place: held for place, held in enumerate(levels) if 0 < held.max(initial=0) < len(points) // 2}
         self._few_values = [place for place, held in shared.items() if held.max() + 1 < _FEWEST_LEVELS]
         self._levels = [held for place, held in shared.items() if place not in self._few_values]
+        # Samples of the same inputs show noise, whatever the error of others is.
+        self._has_repeats = groups is None and len(np.unique(points, axis=0)) < len(points)
         self._trials: dict[str, list[Trial]] = {}
         # Samples in an order that does not depend on the caller's, of which every k-th is taken.
         step = -(-len(points) // _SCREENED)
@@ -507,13 +509,17 @@ class Selection:
         if about is not None:
             is_near = np.abs(np.log10(penalties) - np.log10(about)) < _DECADES
             penalties = penalties[is_near | (penalties == penalties[-1])]
-        errors, each, outputs = [], [], []
+        errors, each, outputs, sizes = [], [], [], []
         for residuals in self._by_penalty(system, projected, penalties):
             errors.append(kernel.handicap * self.errors(residuals, self.all))
+            sizes.append(np.square(residuals).sum(axis=2))
             each.append(kernel.handicap * (self.weights @ np.abs(residuals)))
             if (of_outputs := self.each(residuals)) is not None:
                 outputs.append(kernel.handicap * of_outputs)
-        chosen = np.full(self.targets.shape[1], penalties[int(np.argmin(np.concatenate(errors)))])
+        best = int(np.argmin(np.concatenate(errors)))
+        if self._has_repeats:
+            best = _most_probable(np.concatenate(errors), np.concatenate(sizes), system.diagonal(penalties))
+        chosen = np.full(self.targets.shape[1], penalties[best])
         least = np.min(np.concatenate(outputs), axis=0) if outputs else None
         found = Found(self._error(system, chosen), system, chosen, np.concatenate(each), penalties, least)
         found = self._each_alone(found)
@@ -724,6 +730,18 @@ def _mean_logarithm(errors: Sequence[float]) -> tuple[float, FloatArray]:
     sums = held + _AS_GOOD_AS_ZERO * held.sum()
     value = float(np.mean(np.log(sums / (1 + _AS_GOOD_AS_ZERO))))
     return value, (1 / sums + _AS_GOOD_AS_ZERO * (1 / sums).sum()) / len(held)
+
+
+def _most_probable(errors: FloatArray, squares: FloatArray, diagonal: FloatArray) -> int:
+    """Number of the penalty by which leave-one-out residuals are the most probable, of those whose error is as good.
+
+    Their density is that of C. E. Rasmussen, C. K. I. Williams, "Gaussian Processes for Machine Learning" (2006), section
+    5.4.2, with squared residuals (l, n), the diagonal (n, l) of the inverse, and the best size of the kernel.
+    """
+    sizes = np.mean(squares * diagonal.T, axis=1) + TINY
+    values = len(diagonal) * np.log(sizes) - np.log(diagonal + TINY).sum(axis=0)
+    is_good = np.isfinite(values) & (errors <= _EQUIVALENT * errors.min())
+    return int(np.argmin(np.where(is_good, values, np.inf))) if is_good.any() else int(np.argmin(errors))
 
 
 def _spacing(values: FloatArray) -> float:
