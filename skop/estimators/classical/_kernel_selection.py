@@ -735,8 +735,8 @@ def _mean_logarithm(errors: Sequence[float]) -> tuple[float, FloatArray]:
 def _most_probable(errors: FloatArray, squares: FloatArray, diagonal: FloatArray) -> int:
     """Number of the penalty by which leave-one-out residuals are the most probable, of those whose error is as good.
 
-    Their density is that of C. E. Rasmussen, C. K. I. Williams, "Gaussian Processes for Machine Learning" (2006), section
-    5.4.2, with squared residuals (l, n), the diagonal (n, l) of the inverse, and the best size of the kernel.
+    Their density is that of C. E. Rasmussen, C. K. I. Williams, "Gaussian Processes for Machine Learning" (2006),
+    section 5.4.2, with squared residuals (l, n), the diagonal (n, l) of the inverse, and the best size of the kernel.
     """
     sizes = np.mean(squares * diagonal.T, axis=1) + TINY
     values = len(diagonal) * np.log(sizes) - np.log(diagonal + TINY).sum(axis=0)
