@@ -30,7 +30,7 @@ from skop import (
     RolloutRegressor,
 )
 from skop.estimators.uncertainty._scores import masses
-from skop.exceptions import FieldDataError
+from skop.exceptions import FieldDataError, SkopWarning
 
 pytestmark = pytest.mark.filterwarnings("ignore::skop.exceptions.ExtrapolationWarning")
 
@@ -223,6 +223,16 @@ def test_bands_of_repeated_designs_are_for_a_new_design(method):
 
 
 @pytest.mark.exhaustive
+def test_bands_of_a_factorial_design_are_not_for_values_between():
+    design = np.array(np.meshgrid(*[np.linspace(0, 1, 5)] * 2)).reshape(2, -1).T
+    with pytest.warns(SkopWarning, match="factorial design of 5 x 5 values"):
+        ConformalRegressor(PODRegressor(), coverage=0.8, random_state=0).fit(design, design.sum(axis=1))
+    rounded = np.round(np.random.default_rng(0).random((40, 2)), 1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        ConformalRegressor(PODRegressor(), coverage=0.8, random_state=0).fit(rounded, np.sin(rounded @ [3.0, 5.0]))
+
+
 def test_weights_make_up_for_a_shift_of_the_inputs():
     """Errors grow with x, and new samples have larger x; the weights are the ratio of the densities."""
     rng, shares = np.random.default_rng(7), {True: [], False: []}

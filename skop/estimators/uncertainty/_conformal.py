@@ -40,13 +40,15 @@ from skop.estimators.uncertainty._scores import (
     node_counts,
     share_inside,
 )
-from skop.exceptions import FieldDataError, each_warning_once
+from skop.exceptions import FieldDataError, each_warning_once, warn
 from skop.surrogate._predictions import combined, each_part
 
 __all__ = ["ConformalRegressor"]
 
 KNOWN["FrozenEstimator"] = FrozenEstimator
 
+#: Samples are a factorial design if there are up to this many combinations of their values for each of them.
+_COMBINATIONS = 2
 #: Attributes that scikit-learn stores of a table X.
 _COLUMNS = ("n_features_in_", "feature_names_in_")
 
@@ -259,6 +261,7 @@ class ConformalRegressor(WrappingRegressor):
             read = self._read(X, y, params=params, sample_weight=sample_weight, groups=groups)
             data, weight, labels, used = used_samples(read, sample_weight, groups)
             self._check_steps(data.spec.is_table or data.spec.is_fieldset, data.spec)
+            _warn_of_factorial_design(data.inputs)
             if labels is None and (self.method != "cv+" or isinstance(self.cv, Integral)):
                 labels = groups_of_repeats(data.inputs)
             samples = Samples(data.inputs, data.targets, data.spec, weight, checkpoint_dir, labels, self._columns)
@@ -517,6 +520,19 @@ def _reader_of_series(estimator: Any, X: Any, y: Any, params: Any) -> Any:
         # Runs may have more frames than the fitted estimator predicts.
         reader.n_steps = frames.n_frames_
     return reader
+
+
+def _warn_of_factorial_design(inputs: FieldSet) -> None:
+    """Warn if samples are most combinations of a few values of each parameter, so that none shows errors between."""
+    if inputs.params is None or inputs.n_channels or not inputs.shared_coords:
+        return
+    counts = [count for column in np.asarray(inputs.params).T if (count := len(np.unique(column))) > 1]
+    if len(counts) > 1 and np.prod(counts, dtype=float) <= _COMBINATIONS * len(inputs):
+        warn(
+            f"samples are a factorial design of {' x '.join(map(str, counts))} values of the parameters. Bands hold "
+            "for new samples with these values; errors between them are in no residual, and can be far larger. Add "
+            "samples at random values of the parameters."
+        )
 
 
 def _at_times(estimator: Any, series: dict[str, Any]) -> Any:
