@@ -250,7 +250,7 @@ def test_the_gradient_of_the_leave_one_out_error_is_that_of_differences(monkeypa
         caught.append((gradient, [(objective(start + s)[0] - objective(start - s)[0]) / 2e-5 for s in steps], error))
         return type("Result", (), {"x": start})
 
-    monkeypatch.setattr("skop.estimators.classical._kernel_selection.minimize", spy)
+    monkeypatch.setattr("skop.estimators.classical._length_scales.minimize", spy)
     weights = np.linspace(0.5, 1, 30) / 30
     selection = Selection(points, targets, weights, lambda residuals, samples: 0.0, 0, groups, None, weight)
     for name in ("gaussian", "matern52", "matern32"):
@@ -280,7 +280,7 @@ def test_where_values_are_shared_the_gradient_is_that_of_differences_too(monkeyp
         )
         return type("Result", (), {"x": start})
 
-    monkeypatch.setattr("skop.estimators.classical._kernel_selection.minimize", spy)
+    monkeypatch.setattr("skop.estimators.classical._length_scales.minimize", spy)
     for n_params in (2, 0):
         selection = Selection(points, targets, np.full(30, 1 / 30), lambda residuals, samples: 0.0, n_params, groups)
         selection._optimised(Kernel("matern52", 0, 0.8, linear=0.3), 1e-3, np.arange(30))

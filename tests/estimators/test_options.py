@@ -416,7 +416,7 @@ def fit_and_note_drop_path(monkeypatch, **options):
 def test_drop_path_begins_where_a_training_overfits(unseen, seen, rates, base, monkeypatch):
     # Errors of held-out samples and of others at an eighth, a quarter and half of the training.
     errors = iter([np.full(6, error) for pair in zip(unseen, seen, strict=True) for error in pair])
-    monkeypatch.setattr(FitSession, "_validation_of", lambda *arguments: lambda: 1.0)
+    monkeypatch.setattr("skop.estimators.fitting._session.validation_error", lambda errors: 1.0)
     monkeypatch.setattr(FitSession, "errors_of", lambda *arguments: lambda: (None, next(errors)))
     assert fit_and_note_drop_path(monkeypatch, early_stopping=base is None, base=base, max_iter=8) == rates
     assert not list(errors)
@@ -425,7 +425,7 @@ def test_drop_path_begins_where_a_training_overfits(unseen, seen, rates, base, m
 def judged(unseen, seen, *, before, part):
     """Whether a model with these errors of held-out and of other samples overfits."""
     errors = iter([unseen, seen])
-    session = SimpleNamespace(trained_on=np.arange(10, 60), group=Group())
+    session = SimpleNamespace(trained_on=np.arange(10, 60), group=Group(), n_frames=1)
     session.errors_of = lambda rows: lambda: (next(errors), None)
     monitor = OverfittingMonitor(session)
     monitor.before = before

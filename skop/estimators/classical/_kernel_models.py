@@ -112,9 +112,9 @@ class Kernel:
         line = self.linear * (left @ right.T)
         if self.name == "none":
             return line
-        return self._radial(squares_between(left / self.scales, right / self.scales)) + line
+        return self.radial(squares_between(left / self.scales, right / self.scales)) + line
 
-    def _radial(self, squares: Any) -> Any:
+    def radial(self, squares: Any) -> Any:
         """Radial function of squared distances."""
         xp: Any = torch if isinstance(squares, torch.Tensor) else np
         if self.name == "gaussian":

@@ -5,14 +5,13 @@ Notation: n training points, d inputs, r targets (coefficients of modes).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 from scipy.linalg import eigh, svd
-from scipy.optimize import minimize
 from scipy.spatial.distance import cdist
 from scipy.special import ndtr, stdtrit
 
@@ -28,11 +27,10 @@ from skop.estimators.classical._kernel_models import (
     System,
     inverse_of,
     key_of,
-    left_out_solver,
     same_sizes,
-    squares_between,
     system_of,
 )
+from skop.estimators.classical._length_scales import OWN_SCALES, ScaleSearch, mean_logarithm, root_of
 
 __all__ = ["Found", "Selection", "between_ends"]
 
@@ -44,10 +42,6 @@ Error = Callable[[FloatArray, IntArray], FloatArray]
 Each = Callable[[FloatArray], FloatArray]
 #: Names of positive definite kernels, and the length scales that are tried first, in mean distances of two samples.
 _STATIONARY, _SCALES = ("gaussian", "matern52", "matern32"), (0.25, 0.5, 1.0, 2.0, 4.0)
-#: Number of leading modes of the input with length scales of their own, and of steps in the search for these.
-_OWN_SCALES, _STEPS = 24, 40
-#: End this search when the logarithm of the error decreases by less.
-_SMALL_STEP = 3e-4
 #: Numbers of samples and of leading targets that decide about the kernel; number of kernels in the last round.
 _SCREENED, _LEADING, _FINALISTS = 400, 128, 2
 #: The last leading targets, in this number, decide for all targets after them.
@@ -69,8 +63,6 @@ _ENOUGH = 15
 _HALVED = 200
 #: Least number of different values of a parameter: a parabola needs three beside the one that is left out.
 _FEWEST_LEVELS = 4
-#: Below this part of the sum of all errors of a criterion, one of them is as good as zero.
-_AS_GOOD_AS_ZERO = 1e-3
 #: Drop a kernel if its error on some of the samples exceeds this multiple of the smallest.
 _WORSE = 1.2
 #: On all samples, try penalties within this number of decades of the best one on some samples.
@@ -144,6 +136,8 @@ class Selection:
     ) -> None:
         self.points, self.n_params, self.weight = points, n_params, weight
         self.groups, self.all = groups, np.arange(len(points))
+        #: Whether the input is one number, whose length scales are all tried.
+        self._is_line = points.shape[1] == 1
         self._inside = between_ends(points) if groups is None else np.ones(len(points), bool)
         self.weights = np.where(self._inside, weights, 0.0)
         self.narrow(targets, error, each)
@@ -178,11 +172,6 @@ class Selection:
         self._trials[name] = sorted(trials, key=_first)
         return self._trials[name]
 
-    @property
-    def _is_line(self) -> bool:
-        """Whether the input is one number, whose length scales are all tried."""
-        return self.points.shape[1] == 1
-
     def least_screened(self) -> float:
         """Least error of all kernels that were screened."""
         return min((trials[0][0] for trials in self._trials.values() if trials), default=np.inf)
@@ -205,7 +194,7 @@ class Selection:
         """Errors (..., outputs) of each output of residuals (..., n, s) of all samples; None for one output."""
         if self._each_of is None:
             return None
-        weighted = residuals if self.weight is None else _root_of(self.weight) * residuals
+        weighted = residuals if self.weight is None else root_of(self.weight) * residuals
         return self._each_of(np.compress(self._inside, weighted, axis=-2))
 
     def gains(self, found: Found, tried: Iterable[Found]) -> FloatArray:
@@ -266,7 +255,7 @@ class Selection:
             system = self._system(kernel, _SCREENED)
             residuals = system.left_out(system.project(self.targets), found.penalties[:1])[1]
             return replace(found, error=kernel.handicap * self.error(residuals, self.all))
-        root = _root_of(self.weight)
+        root = root_of(self.weight)
         tail = np.linalg.qr(root * kernel.tail(self.points))[0]
         ends, matrix = tail @ tail.T, kernel.matrix(self.points, self.points)
         if self.weight is not None:
@@ -344,7 +333,7 @@ class Selection:
         error of these, the error after it is that of the start times the quotient of both; where it does not, none of
         its kernels is taken, whatever their leave-one-out errors. Half of the parts decide where all of them agree.
         """
-        parts, n_scales = self._parts, min(self.points.shape[1], self.n_params + _OWN_SCALES + 1)
+        parts, n_scales = self._parts, min(self.points.shape[1], self.n_params + OWN_SCALES + 1)
         if sum(count for _, count in parts) >= _ENOUGH * n_scales or not parts:
             return 1.0
         before: list[float] = []
@@ -402,7 +391,7 @@ class Selection:
             return points
         weight = self._groups_and_weight(samples)[1]
         fields = fields - mean_of(fields[samples], weight)
-        root = _root_of(weight)
+        root = root_of(weight)
         products = (root * fields[samples]).T @ (root * fields[samples])
         axes = eigh(products, check_finite=False, driver="evd")[1][:, ::-1]
         return np.concatenate([points[:, : self.n_params], fields @ axes], axis=1)
@@ -451,7 +440,7 @@ class Selection:
             residuals = system.leaving_out(parts).left_out(projected, penalties)[1]
             rows = np.sort(np.concatenate([part.ravel() for part in parts]))
             errors.append(system.kernel.handicap * float(self._error_of(residuals[rows], samples[rows])))
-        return float(np.exp(_mean_logarithm(errors)[0])) if len(errors) > 1 else error
+        return float(np.exp(mean_logarithm(errors)[0])) if len(errors) > 1 else error
 
     def _bends(self, system: System, projected: Projected, penalties: FloatArray, samples: IntArray) -> list[float]:
         """For each parameter with two or three shared values, an error half-way between these.
@@ -516,9 +505,10 @@ class Selection:
             each.append(kernel.handicap * (self.weights @ np.abs(residuals)))
             if (of_outputs := self.each(residuals)) is not None:
                 outputs.append(kernel.handicap * of_outputs)
-        best = int(np.argmin(np.concatenate(errors)))
+        by_penalty = np.concatenate(errors)
+        best = int(np.argmin(by_penalty))
         if self._has_repeats:
-            best = _most_probable(np.concatenate(errors), np.concatenate(sizes), system.diagonal(penalties))
+            best = _most_probable(by_penalty, np.concatenate(sizes), system.diagonal(penalties))
         chosen = np.full(self.targets.shape[1], penalties[best])
         least = np.min(np.concatenate(outputs), axis=0) if outputs else None
         found = Found(self._error(system, chosen), system, chosen, np.concatenate(each), penalties, least)
@@ -562,7 +552,7 @@ class Selection:
             kept = np.setdiff1d(self.few, out)
             targets, weight = self.targets[:, :_LEADING], self._groups_and_weight(kept)[1]
             mean = mean_of(targets[kept], weight)
-            modes = svd(_root_of(weight) * (targets[kept] - mean), full_matrices=False, check_finite=False)[2]
+            modes = svd(root_of(weight) * (targets[kept] - mean), full_matrices=False, check_finite=False)[2]
             system = self._system_of_some(kernel, kept)
             turned = (targets[kept] - mean) @ modes.T
             projected, penalties = system.project(turned), system.penalties
@@ -597,90 +587,12 @@ class Selection:
         return KernelModel.fit(self.targets[:, :kept], found.system, found.penalties[:kept], self.groups, self.weight)
 
     def _optimised(self, kernel: Kernel, penalty: float, samples: IntArray) -> Kernel:
-        """Length scales of the least criterion of some samples, by its gradient, from those of a kernel.
-
-        With S the derivative of the error by the kernel matrix, B = A^-1 on the complement of the tail, C = B Y and
-        E = C / diag(B): S = B diag(h) B - (B G) C', where G is the derivative by C, and h_i = sum_j G_ij E_ij. Where
-        groups are left out, E = D^-1 C with the blocks D of B, and E G' takes the place of diag(h), in these blocks.
-        Samples, targets and tail are multiplied by the roots of the weights, where there are such.
-        """
+        """Length scales of the least criterion of some samples, from those of a kernel."""
         numbers, weight = self._groups_and_weight(samples)
-        root = _root_of(weight)
-        points, targets = self.points[samples], root * self.targets[samples, :_LEADING]
-        weights = self.weights[samples] / root[:, 0]
-        # What is left out together, and the weights of the residuals, for each error.
-        cases = [(same_sizes(numbers), weights)]
-        cases += [(parts, weights) for parts in self._values_within(samples)]
-        n, d = points.shape
-        # Each global parameter and each leading mode has a scale of its own; the other modes share one.
-        groups = np.minimum(np.arange(d), self.n_params + _OWN_SCALES)
-        heads = np.searchsorted(groups, np.arange(groups[-1] + 1))
-        tail = np.linalg.qr(root * kernel.tail(points))[0]
-        ends, line, diagonal = tail @ tail.T, points @ points.T, np.diag_indices(n)
-        is_linear = kernel.linear > 0
-        # Distances in the modes that share one scale are computed once.
-        n_own = min(d, self.n_params + _OWN_SCALES)
-        own, rest = points[:, :n_own], squares_between(points[:, n_own:], points[:, n_own:]) if d > n_own else None
-
-        def complement(matrix: FloatArray) -> FloatArray:
-            return matrix - tail @ (tail.T @ matrix)
-
-        def left_out(inverse: FloatArray, coefficients: FloatArray, parts: list[IntArray], weights: FloatArray) -> Any:
-            """Error, residuals, and the derivative of the error by the coefficients."""
-            solve = left_out_solver(inverse, parts)
-            residuals = solve(coefficients)
-            norms = np.sqrt((residuals**2).sum(axis=1)) + TINY
-            return float(weights @ norms) + TINY, residuals, solve((weights / norms)[:, None] * residuals)
-
-        def objective(logs: FloatArray) -> tuple[float, FloatArray]:
-            scales, noise, slope = np.exp(logs[:-2]), np.exp(logs[-2]), is_linear * np.exp(logs[-1])
-            scaled = own / scales[:n_own]
-            squares = squares_between(scaled, scaled)
-            if rest is not None:
-                squares += rest / scales[-1] ** 2
-            system = kernel._radial(squares) + slope * line
-            system = complement(complement(system if weight is None else root * system * root.T).T)
-            system[diagonal] += noise
-            inverse = inverse_of(system + (1.0 - noise) * ends) - ends
-            coefficients = inverse @ targets
-            found = [left_out(inverse, coefficients, *case) for case in cases]
-            value, shares = _mean_logarithm([error for error, *_ in found])
-            by_coefficients = sum(share * held for share, (*_, held) in zip(shares, found, strict=True))
-            if len(cases) == 1 and not cases[0][0]:
-                # A product with its own transpose takes half the time.
-                half = inverse * np.sqrt((by_coefficients * found[0][1]).sum(axis=1))
-                by_matrix = half @ half.T
-            else:
-                leverage = np.zeros((n, n))
-                for share, (parts, _), (_, residuals, held) in zip(shares, cases, found, strict=True):
-                    for rows in parts or [self.all[:n, np.newaxis]]:
-                        place = rows[:, :, np.newaxis], rows[:, np.newaxis]
-                        leverage[place] += share * residuals[rows] @ held[rows].mT
-                by_matrix = inverse @ leverage @ inverse
-            by_matrix -= (inverse @ by_coefficients) @ coefficients.T
-            by_matrix = 0.5 * (by_matrix + by_matrix.T)
-            by_noise = np.trace(by_matrix)
-            if weight is not None:
-                by_matrix *= root * root.T
-            flow = by_matrix * kernel.slope(squares)
-            by_scales = -4 * (flow.sum(axis=1) @ scaled**2 - ((flow @ scaled) * scaled).sum(axis=0))
-            if rest is not None:
-                by_scales = np.append(by_scales, -2 * np.vdot(flow, rest) / scales[-1] ** 2)
-            others = [noise * by_noise, slope * (by_matrix * line).sum()]
-            return value, np.append(by_scales, others)
-
-        start = np.log(np.broadcast_to(kernel.scales, d)[heads])
-        start = np.append(start, [np.log(max(penalty, 1e-10)), np.log(kernel.linear) if is_linear else 0.0])
-        # Samples that are left out share the values of others in groups and grids, so that no error tells of a scale
-        # below the spacing, at which nothing would be known between these values.
-        spacings = [_spacing(column) for column in points[:, : self.n_params].T]
-        low = np.append(np.log(np.maximum(spacings, TINY)), np.full(len(heads) - self.n_params, -np.inf))
-        start[:-2] = np.maximum(start[:-2], low)
-        bounds = [(max(value - 4, least), value + 5) for value, least in zip(start[:-2], low, strict=True)]
-        bounds += [(np.log(1e-13 * n), np.log(10.0 * n)), (-15, 10)]
-        options = {"maxiter": _STEPS, "ftol": _SMALL_STEP}
-        logs = minimize(objective, start, jac=True, method="L-BFGS-B", bounds=bounds, options=options).x
-        return replace(kernel, scales=np.exp(logs[:-2])[groups], linear=float(is_linear * np.exp(logs[-1])))
+        weights = self.weights[samples] / root_of(weight)[:, 0]
+        cases = [(parts, weights) for parts in (same_sizes(numbers), *self._values_within(samples))]
+        rows = self.points[samples], self.targets[samples, :_LEADING]
+        return ScaleSearch(kernel, *rows, cases, self.n_params, weight).run(penalty)
 
 
 def between_ends(points: FloatArray) -> Any:
@@ -724,14 +636,6 @@ def farthest_points(points: FloatArray, count: int) -> IntArray:
     return np.sort(np.array(chosen))
 
 
-def _mean_logarithm(errors: Sequence[float]) -> tuple[float, FloatArray]:
-    """Logarithm of the geometric mean of errors, each with a small part of their sum, and its derivatives."""
-    held = np.maximum(errors, TINY)
-    sums = held + _AS_GOOD_AS_ZERO * held.sum()
-    value = float(np.mean(np.log(sums / (1 + _AS_GOOD_AS_ZERO))))
-    return value, (1 / sums + _AS_GOOD_AS_ZERO * (1 / sums).sum()) / len(held)
-
-
 def _most_probable(errors: FloatArray, squares: FloatArray, diagonal: FloatArray) -> int:
     """Number of the penalty by which leave-one-out residuals are the most probable, of those whose error is as good.
 
@@ -742,17 +646,6 @@ def _most_probable(errors: FloatArray, squares: FloatArray, diagonal: FloatArray
     values = len(diagonal) * np.log(sizes) - np.log(diagonal + TINY).sum(axis=0)
     is_good = np.isfinite(values) & (errors <= _EQUIVALENT * errors.min())
     return int(np.argmin(np.where(is_good, values, np.inf))) if is_good.any() else int(np.argmin(errors))
-
-
-def _spacing(values: FloatArray) -> float:
-    """Median distance of neighbours among different values; 0 for one value."""
-    gaps = np.diff(np.unique(values))
-    return float(np.median(gaps)) if len(gaps) else 0.0
-
-
-def _root_of(weight: FloatArray | None) -> FloatArray:
-    """Roots of weights (n, 1), by which rows are multiplied; one number, 1, where all weights are equal."""
-    return np.ones((1, 1)) if weight is None else np.sqrt(weight)[:, np.newaxis]
 
 
 def _first(trial: Trial) -> float:

@@ -203,12 +203,10 @@ class BaseModel:
             if isinstance(part, FieldRegressor):
                 part._validate_params()
         with checked_by_caller():
-            _fit_on(estimator, chosen, units, merged_weight, runs)
-            found = _unseen_predictions(estimator, chosen, merged_weight, runs)
+            found = _fit_and_predict_unseen(estimator, chosen, units, merged_weight, runs)
             if isinstance(kind, str) and (by_params := _by_params_alone(chosen)) is not None:
                 other = _classical(kind)
-                _fit_on(other, by_params, units, merged_weight, runs)
-                again = _unseen_predictions(other, by_params, merged_weight, runs)
+                again = _fit_and_predict_unseen(other, by_params, units, merged_weight, runs)
                 errors = [_relative_error(part, chosen.targets, merged_weight) for part in (again, found)]
                 if OF_USE * errors[0] <= errors[1]:
                     found, nodes, estimator = again, estimator.numbering_, other
@@ -655,10 +653,11 @@ def _likeness(first: FloatArray, coords: FloatArray) -> float:
     return float(one @ other) / size if size > 0 else 1.0
 
 
-def _unseen_predictions(
-    estimator: Any, data: TrainingData, weight: FloatArray | None, runs: IntArray | None
+def _fit_and_predict_unseen(
+    estimator: Any, data: TrainingData, units: Units | None, weight: FloatArray | None, runs: IntArray | None
 ) -> Predictions:
-    """Predict each sample by a model that was fitted without it, and without its run."""
+    """Fit an estimator, and predict each sample by a model that was fitted without it, and without its run."""
+    _fit_on(estimator, data, units, weight, runs)
     if isinstance(estimator, PODRegressor):
         return estimator._leave_one_out(data, weight, runs)
     numbers = np.arange(len(data.inputs)) if runs is None else runs

@@ -321,13 +321,9 @@ class FitSession:
         inputs, targets = data.inputs[train], data.targets[train]
         options: dict[str, Any] = {"targets": targets, "weight": None if weight is None else weight[train]}
         options["queries"] = self.target_places(inputs, targets)
-        options["neighbours"] = isinstance(model.loss, SobolevLoss) or loss_name(model, self.plan) == "sobolev"
-        if (
-            self.n_frames > 1
-            and model.loss == "auto"
-            and options["neighbours"]
-            and not model.scalers_.learns_logarithms
-        ):
+        takes_slopes = loss_name(model, self.plan) == "sobolev"
+        options["neighbours"] = takes_slopes or isinstance(model.loss, SobolevLoss)
+        if self.n_frames > 1 and takes_slopes and model.loss == "auto" and not model.scalers_.learns_logarithms:
             options["target_sizes"] = _sizes_of_runs(targets, self.n_frames)
         options |= self.base.options(train)
         surrogate, drawn = model.surrogate_, self.training.subsample_points
@@ -515,7 +511,7 @@ class FitSession:
         if valid is not None:
             monitors.append(
                 Validation(
-                    self._validation_of(valid),
+                    partial(validation_error, self.errors_of(valid)),
                     n_iter_no_change=self.training.n_iter_no_change,
                     tol=self.training.tol,
                     at_start=earlier.has_held_out(valid),
@@ -566,10 +562,6 @@ class FitSession:
         n_samples = n_referenced(inputs) + (0 if self.held is None else len(self.held))
         n_points = n_samples * float(inputs.n_points.mean())
         return self.group.once(lambda: n_points * _seconds_a_point(self.estimator, inputs[:batch_size]))
-
-    def _validation_of(self, valid: IntArray) -> Callable[[], float]:
-        """Return a function that computes the current validation error, which is 1 - `score`."""
-        return partial(validation_error, self.errors_of(valid))
 
     def errors_of(self, rows: IntArray) -> Callable[[], Errors]:
         """Return a function that computes the current relative error of each run, for fields and scalars, (n,)."""

@@ -1,0 +1,206 @@
+"""Length scales of a kernel by the gradient of leave-one-out errors.
+
+Notation: n training points, d inputs, r targets (coefficients of modes).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from scipy.optimize import minimize
+
+from skop._typing import FloatArray, IntArray
+from skop.estimators.classical._kernel_models import TINY, Kernel, inverse_of, left_out_solver, squares_between
+
+__all__ = ["OWN_SCALES", "ScaleSearch", "mean_logarithm", "root_of"]
+
+#: Number of leading modes of the input with length scales of their own.
+OWN_SCALES = 24
+#: Number of steps of the search; it ends when the logarithm of the error decreases by less.
+_STEPS, _SMALL_STEP = 40, 3e-4
+#: Below this part of the sum of all errors of a criterion, one of them is as good as zero.
+_AS_GOOD_AS_ZERO = 1e-3
+
+
+class ScaleSearch:
+    """Search for the length scales of the least geometric mean of leave-one-out errors.
+
+    With S the derivative of the error by the kernel matrix, B = A^-1 on the complement of the tail, C = B Y and E = C /
+    diag(B): S = B diag(h) B - (B G) C', where G is the derivative by C, and h_i = sum_j G_ij E_ij. Where groups are
+    left out, E = D^-1 C with the blocks D of B, and E G' takes the place of diag(h), in these blocks. Samples, targets
+    and tail are multiplied by the roots of the weights, where there are such.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        Kernel from which the search starts.
+    points : ndarray of shape (n, d)
+        Inputs.
+    targets : ndarray of shape (n, r)
+        Targets.
+    cases : sequence of (list of ndarray of int, ndarray of shape (n,))
+        For each error, the groups that are left out, as `same_sizes` has them, and the weights of the residuals.
+    n_params : int
+        Number of leading inputs that are global parameters.
+    weight : ndarray of shape (n,) or None, default=None
+        Weights of the samples, of mean 1; None if all are equal.
+    """
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        points: FloatArray,
+        targets: FloatArray,
+        cases: Sequence[tuple[list[IntArray], FloatArray]],
+        n_params: int,
+        weight: FloatArray | None = None,
+    ) -> None:
+        self.kernel, self.points, self.cases, self.n_params = kernel, points, cases, n_params
+        self.root = None if weight is None else root_of(weight)
+        self.targets = root_of(weight) * targets
+        d = points.shape[1]
+        # Each global parameter and each leading mode has a scale of its own; the other modes share one, and distances
+        # in these are computed once.
+        self.scale_of = np.minimum(np.arange(d), n_params + OWN_SCALES)
+        n_own = min(d, n_params + OWN_SCALES)
+        self.own = points[:, :n_own]
+        self.rest = squares_between(points[:, n_own:], points[:, n_own:]) if d > n_own else None
+        self.tail = np.linalg.qr(root_of(weight) * kernel.tail(points))[0]
+        self.ends, self.line = self.tail @ self.tail.T, points @ points.T
+
+    def run(self, penalty: float) -> Kernel:
+        """Search from the length scales of the kernel and a penalty.
+
+        Parameters
+        ----------
+        penalty : float
+            Penalty.
+
+        Returns
+        -------
+        Kernel
+            The kernel with the length scales, and the weight of its linear part, that were found.
+        """
+        kernel, (n, d), is_linear = self.kernel, self.points.shape, self.kernel.linear > 0
+        heads = np.searchsorted(self.scale_of, np.arange(self.scale_of[-1] + 1))
+        start = np.log(np.broadcast_to(kernel.scales, d)[heads])
+        start = np.append(start, [np.log(max(penalty, 1e-10)), np.log(kernel.linear) if is_linear else 0.0])
+        # Samples that are left out share the values of others in groups and grids, so that no error tells of a scale
+        # below the spacing, at which nothing would be known between these values.
+        spacings = [_spacing(column) for column in self.points[:, : self.n_params].T]
+        low = np.append(np.log(np.maximum(spacings, TINY)), np.full(len(heads) - self.n_params, -np.inf))
+        start[:-2] = np.maximum(start[:-2], low)
+        bounds = [(max(value - 4, least), value + 5) for value, least in zip(start[:-2], low, strict=True)]
+        bounds += [(np.log(1e-13 * n), np.log(10.0 * n)), (-15, 10)]
+        options = {"maxiter": _STEPS, "ftol": _SMALL_STEP}
+        logs = minimize(self.objective, start, jac=True, method="L-BFGS-B", bounds=bounds, options=options).x
+        return replace(kernel, scales=np.exp(logs[:-2])[self.scale_of], linear=float(is_linear * np.exp(logs[-1])))
+
+    def objective(self, logs: FloatArray) -> tuple[float, FloatArray]:
+        """Return the logarithm of the mean error and its gradient.
+
+        Parameters
+        ----------
+        logs : ndarray
+            Logarithms of the length scales, of the penalty, and of the weight of the linear part.
+
+        Returns
+        -------
+        tuple of (float, ndarray)
+            Value and gradient.
+        """
+        kernel, root, rest, line = self.kernel, self.root, self.rest, self.line
+        scales, noise, slope = np.exp(logs[:-2]), np.exp(logs[-2]), (kernel.linear > 0) * np.exp(logs[-1])
+        scaled = self.own / scales[: self.own.shape[1]]
+        squares = squares_between(scaled, scaled)
+        if rest is not None:
+            squares += rest / scales[-1] ** 2
+        system = kernel.radial(squares) + slope * line
+        system = self._complement(self._complement(system if root is None else root * system * root.T).T)
+        system[np.diag_indices(len(system))] += noise
+        inverse = inverse_of(system + (1.0 - noise) * self.ends) - self.ends
+        value, by_matrix = self._by_matrix(inverse)
+        by_noise = np.trace(by_matrix)
+        if root is not None:
+            by_matrix *= root * root.T
+        flow = by_matrix * kernel.slope(squares)
+        by_scales = -4 * (flow.sum(axis=1) @ scaled**2 - ((flow @ scaled) * scaled).sum(axis=0))
+        if rest is not None:
+            by_scales = np.append(by_scales, -2 * np.vdot(flow, rest) / scales[-1] ** 2)
+        return value, np.append(by_scales, [noise * by_noise, slope * (by_matrix * line).sum()])
+
+    def _by_matrix(self, inverse: FloatArray) -> tuple[float, FloatArray]:
+        """Logarithm of the mean error, and its derivative by the kernel matrix."""
+        coefficients = inverse @ self.targets
+        found = [_left_out(inverse, coefficients, *case) for case in self.cases]
+        value, shares = mean_logarithm([error for error, *_ in found])
+        by_coefficients = sum(share * held for share, (*_, held) in zip(shares, found, strict=True))
+        if len(self.cases) == 1 and not self.cases[0][0]:
+            # A product with its own transpose takes half the time.
+            half = inverse * np.sqrt((by_coefficients * found[0][1]).sum(axis=1))
+            by_matrix = half @ half.T
+        else:
+            leverage = np.zeros_like(inverse)
+            for share, (parts, _), (_, residuals, held) in zip(shares, self.cases, found, strict=True):
+                for rows in parts or [np.arange(len(inverse))[:, np.newaxis]]:
+                    place = rows[:, :, np.newaxis], rows[:, np.newaxis]
+                    leverage[place] += share * residuals[rows] @ held[rows].mT
+            by_matrix = inverse @ leverage @ inverse
+        by_matrix -= (inverse @ by_coefficients) @ coefficients.T
+        return value, 0.5 * (by_matrix + by_matrix.T)
+
+    def _complement(self, matrix: FloatArray) -> FloatArray:
+        """Part of columns on the complement of the tail."""
+        return matrix - self.tail @ (self.tail.T @ matrix)
+
+
+def _left_out(inverse: FloatArray, coefficients: FloatArray, parts: list[IntArray], weights: FloatArray) -> Any:
+    """Error, residuals, and the derivative of the error by the coefficients."""
+    solve = left_out_solver(inverse, parts)
+    residuals = solve(coefficients)
+    norms = np.sqrt((residuals**2).sum(axis=1)) + TINY
+    return float(weights @ norms) + TINY, residuals, solve((weights / norms)[:, None] * residuals)
+
+
+def mean_logarithm(errors: Sequence[float]) -> tuple[float, FloatArray]:
+    """Return the logarithm of the geometric mean of errors, each with a small part of their sum, and its derivatives.
+
+    Parameters
+    ----------
+    errors : sequence of float
+        Errors.
+
+    Returns
+    -------
+    tuple of (float, ndarray)
+        Value, and its derivative by each error.
+    """
+    held = np.maximum(errors, TINY)
+    sums = held + _AS_GOOD_AS_ZERO * held.sum()
+    value = float(np.mean(np.log(sums / (1 + _AS_GOOD_AS_ZERO))))
+    return value, (1 / sums + _AS_GOOD_AS_ZERO * (1 / sums).sum()) / len(held)
+
+
+def _spacing(values: FloatArray) -> float:
+    """Median distance of neighbours among different values; 0 for one value."""
+    gaps = np.diff(np.unique(values))
+    return float(np.median(gaps)) if len(gaps) else 0.0
+
+
+def root_of(weight: FloatArray | None) -> FloatArray:
+    """Return the roots of weights, by which rows are multiplied; one number, 1, where all weights are equal.
+
+    Parameters
+    ----------
+    weight : ndarray of shape (n,) or None
+        Weights.
+
+    Returns
+    -------
+    ndarray of shape (n, 1) or (1, 1)
+        Roots.
+    """
+    return np.ones((1, 1)) if weight is None else np.sqrt(weight)[:, np.newaxis]
