@@ -30,7 +30,7 @@ from skop.estimators.classical._kernel_models import (
     same_sizes,
     system_of,
 )
-from skop.estimators.classical._length_scales import OWN_SCALES, ScaleSearch, mean_logarithm, root_of
+from skop.estimators.classical._length_scales import OWN_SCALES, ScaleSearch, geometric_mean, root_of
 
 __all__ = ["Found", "Selection", "between_ends"]
 
@@ -99,8 +99,9 @@ class Selection:
 
     Where samples share the values of a parameter, as the levels of a factorial design or the times of all runs, those
     that are left out have neighbours with the same value, and their errors say nothing of new values. The criterion is
-    then the geometric mean of this error and those without all samples of a value, of each such parameter. Between two
-    or three values no error is known, and what predictions bend there takes its place.
+    then the geometric mean of this error and those without all samples of a value, of each such parameter, which for
+    groups have this error in them too. Between two or three values no error is known, and what predictions bend there
+    takes its place.
 
     Parameters
     ----------
@@ -146,7 +147,6 @@ class Selection:
         shared = {place: held for place, held in enumerate(levels) if 0 < held.max(initial=0) < len(points) // 2}
         self._few_values = [place for place, held in shared.items() if held.max() + 1 < _FEWEST_LEVELS]
         self._levels = [held for place, held in shared.items() if place not in self._few_values]
-        # Samples of the same inputs show noise, whatever the error of others is.
         self._has_repeats = groups is None and len(np.unique(points, axis=0)) < len(points)
         self._trials: dict[str, list[Trial]] = {}
         # Samples in an order that does not depend on the caller's, of which every k-th is taken.
@@ -440,7 +440,7 @@ class Selection:
             residuals = system.leaving_out(parts).left_out(projected, penalties)[1]
             rows = np.sort(np.concatenate([part.ravel() for part in parts]))
             errors.append(system.kernel.handicap * float(self._error_of(residuals[rows], samples[rows])))
-        return float(np.exp(mean_logarithm(errors)[0])) if len(errors) > 1 else error
+        return geometric_mean(errors, of_runs=self.groups is not None) if len(errors) > 1 else error
 
     def _bends(self, system: System, projected: Projected, penalties: FloatArray, samples: IntArray) -> list[float]:
         """For each parameter with two or three shared values, an error half-way between these.

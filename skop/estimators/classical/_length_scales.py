@@ -15,7 +15,7 @@ from scipy.optimize import minimize
 from skop._typing import FloatArray, IntArray
 from skop.estimators.classical._kernel_models import TINY, Kernel, inverse_of, left_out_solver, squares_between
 
-__all__ = ["OWN_SCALES", "ScaleSearch", "mean_logarithm", "root_of"]
+__all__ = ["OWN_SCALES", "ScaleSearch", "geometric_mean", "root_of"]
 
 #: Number of leading modes of the input with length scales of their own.
 OWN_SCALES = 24
@@ -136,7 +136,7 @@ class ScaleSearch:
         """Logarithm of the mean error, and its derivative by the kernel matrix."""
         coefficients = inverse @ self.targets
         found = [_left_out(inverse, coefficients, *case) for case in self.cases]
-        value, shares = mean_logarithm([error for error, *_ in found])
+        value, shares = _mean_logarithm([error for error, *_ in found], of_runs=bool(self.cases[0][0]))
         by_coefficients = sum(share * held for share, (*_, held) in zip(shares, found, strict=True))
         if len(self.cases) == 1 and not self.cases[0][0]:
             # A product with its own transpose takes half the time.
@@ -165,23 +165,36 @@ def _left_out(inverse: FloatArray, coefficients: FloatArray, parts: list[IntArra
     return float(weights @ norms) + TINY, residuals, solve((weights / norms)[:, None] * residuals)
 
 
-def mean_logarithm(errors: Sequence[float]) -> tuple[float, FloatArray]:
-    """Return the logarithm of the geometric mean of errors, each with a small part of their sum, and its derivatives.
+def geometric_mean(errors: Sequence[float], *, of_runs: bool) -> float:
+    """Return the geometric mean of errors, each with a small part of their sum.
 
     Parameters
     ----------
     errors : sequence of float
-        Errors.
+        Error of new samples, and those of new values of parameters.
+    of_runs : bool
+        Whether samples are left out by runs. Other samples of its run tell of a value that is left out, so that a new
+        run at a new value has both errors.
 
     Returns
     -------
-    tuple of (float, ndarray)
-        Value, and its derivative by each error.
+    float
+        Mean.
     """
+    return float(np.exp(_mean_logarithm(errors, of_runs=of_runs)[0]))
+
+
+def _mean_logarithm(errors: Sequence[float], *, of_runs: bool) -> tuple[float, FloatArray]:
+    """Logarithm of this mean, and its derivative by each error."""
     held = np.maximum(errors, TINY)
-    sums = held + _AS_GOOD_AS_ZERO * held.sum()
+    totals = np.append(held[0], np.hypot(held[0] if of_runs else 0.0, held[1:]))
+    sums = totals + _AS_GOOD_AS_ZERO * totals.sum()
     value = float(np.mean(np.log(sums / (1 + _AS_GOOD_AS_ZERO))))
-    return value, (1 / sums + _AS_GOOD_AS_ZERO * (1 / sums).sum()) / len(held)
+    if not np.isfinite(value):
+        return value, np.zeros(len(held))
+    by_total = (1 / sums + _AS_GOOD_AS_ZERO * (1 / sums).sum()) / len(held)
+    slopes = by_total[1:] / totals[1:]
+    return value, np.append(by_total[0] + of_runs * held[0] * slopes.sum(), held[1:] * slopes)
 
 
 def _spacing(values: FloatArray) -> float:
