@@ -501,7 +501,8 @@ class Selection:
         errors, each, outputs, sizes = [], [], [], []
         for residuals in self._by_penalty(system, projected, penalties):
             errors.append(kernel.handicap * self.errors(residuals, self.all))
-            sizes.append(np.square(residuals).sum(axis=2))
+            if self._has_repeats:
+                sizes.append(np.square(residuals).sum(axis=2))
             each.append(kernel.handicap * (self.weights @ np.abs(residuals)))
             if (of_outputs := self.each(residuals)) is not None:
                 outputs.append(kernel.handicap * of_outputs)
