@@ -318,11 +318,11 @@ def _wall_rows(n_rows: int, rng: np.random.Generator) -> FloatArray:
 
 
 def _factorial(n_train: int, n_test: int, seed: int) -> Problem:
-    """Every combination of as many values of each number as samples allow; tests at random values between."""
-    n_values = round(n_train ** (1 / 3))
+    """Combinations of equally spaced values, all of them where samples are a cube; tests at random values between."""
+    n_values = int(np.ceil(np.cbrt(n_train)))
     low, high = (0.5, 0.5, 0.05), (2.0, 5.0, 1.0)
     values = [np.linspace(*ends, n_values) for ends in zip(low, high, strict=True)]
-    table = np.stack(np.meshgrid(*values, indexing="ij"), axis=-1).reshape(-1, 3)
+    table = np.stack(np.meshgrid(*values, indexing="ij"), axis=-1).reshape(-1, 3)[:n_train]
     new = _wall_rows(n_test, np.random.default_rng([seed, 1]))
     return Problem(table, _wall(table), new, _wall(new))
 
