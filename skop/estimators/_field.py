@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from math import prod
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import numpy as np
 from sklearn.base import RegressorMixin
@@ -36,6 +36,7 @@ from skop.estimators.files._file_checks import Held, checks, is_array
 from skop.estimators.files._persistence import register, save_estimator
 from skop.exceptions import FieldDataError, each_warning_once
 from skop.metrics import channel_sizes, relative_l2_score
+from skop.training import TrainingPlan
 
 __all__ = ["FieldRegressor", "end_if_interrupted", "fitted_attributes", "restored_on_failure", "times_since"]
 
@@ -122,6 +123,11 @@ class FieldRegressor(RegressorMixin, FieldReader):
     def _facts(self) -> dict[str, Any]:
         """What the model card shows of this kind of model, by subject: JSON values, and models that it holds."""
         return {}
+
+    def _fit_by_plan(self, X: Any, y: Any, plan: TrainingPlan, **options: Any) -> Self:
+        """Fit as `fit` does, with changes to the training of the operators in it."""
+        found: Self = self.fit(X, y, **options)
+        return found
 
     # ------------------------------------------------------------------ prediction
     def _predict_values(self, inputs: FieldSet) -> Predictions:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from sklearn.base import MetaEstimatorMixin, clone
 from sklearn.utils import check_random_state, get_tags
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
 from skop._optional import import_optional
 from skop._sklearn_compat import has_steps, last_step
@@ -20,6 +20,7 @@ from skop.data import DataSpec, FieldSet, Predictions, Targets
 from skop.estimators._field import FieldRegressor
 from skop.estimators._reading import checked_by_caller
 from skop.exceptions import FieldDataError
+from skop.training import DIRECT_TRAINING, TrainingPlan
 
 __all__ = ["WrappingRegressor", "as_input", "as_predictions", "asked", "continued", "fit_estimator", "goes_on"]
 
@@ -132,9 +133,17 @@ class WrappingRegressor(MetaEstimatorMixin, FieldRegressor):
 
 
 # ---------------------------------------------------------------------- fits
-def fit_estimator(estimator: Any, X: Any, y: Any, **options: Any) -> Any:
-    """Fit an estimator that another one wraps; say of one of another library which takes no fields what does."""
+def fit_estimator(estimator: Any, X: Any, y: Any, plan: TrainingPlan = DIRECT_TRAINING, **options: Any) -> Any:
+    """Fit an estimator that another one wraps; say of one of another library which takes no fields what does.
+
+    One that takes groups, such as `PODRegressor`, gets the runs of a plan: steps of a run in the training would tell of
+    the others that are left out.
+    """
+    if (runs := plan.runs(len(X))) is not None and has_fit_parameter(estimator, "groups"):
+        options = {"groups": runs, **options}
     try:
+        if isinstance(estimator, FieldRegressor):
+            return estimator._fit_by_plan(X, y, plan, **options)
         return estimator.fit(X, y, **options)
     except (TypeError, ValueError) as error:
         parts = [estimator, *(estimator.get_params().values() if hasattr(estimator, "get_params") else ())]

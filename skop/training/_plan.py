@@ -6,8 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 from torch import nn
 
+from skop._typing import IntArray
 from skop.data import Batch
 from skop.training._order import Grouping
 
@@ -39,6 +41,10 @@ class TrainingPlan:
     forward: Callable[[nn.Module, Batch], Any] | None = None
     n_steps: int | None = None
     feeds_back: bool = False
+
+    def runs(self, n_samples: int) -> IntArray | None:
+        """Return the number of the run of each sample; None if samples are independent, or all of one run."""
+        return None if self.n_steps is None or n_samples <= self.n_steps else np.arange(n_samples) // self.n_steps
 
 
 #: The usual training: independent samples, and one network call for each batch.

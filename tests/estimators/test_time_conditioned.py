@@ -8,7 +8,16 @@ import pytest
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV
 
-from skop import FieldSet, LaMORegressor, PODRegressor, TimeConditionedRegressor
+from skop import (
+    AutoRegressor,
+    EnsembleRegressor,
+    FieldSet,
+    LaMORegressor,
+    LawRegressor,
+    PODRegressor,
+    RolloutRegressor,
+    TimeConditionedRegressor,
+)
 from skop.data import unit_grid
 from skop.exceptions import ExtrapolationWarning, FieldDataError
 from skop.metrics import channel_sizes, neg_relative_l2_scorer, relative_l2_error
@@ -357,6 +366,34 @@ def test_a_base_is_judged_by_runs_that_it_has_not_seen():
     model = TimeConditionedRegressor(network(base="auto"), times=5).fit(X, unknown)
     assert model.estimator_.base_ is None
     assert TimeConditionedRegressor(network(base="pod"), times=5).fit(X, unknown).estimator_.base_.error > 0.9
+
+
+@pytest.mark.parametrize("steps", ["times", "rollout"])
+@pytest.mark.parametrize(
+    "wrapped",
+    [
+        LawRegressor(network(base="auto")),
+        EnsembleRegressor(network(base="auto"), n_members=1, random_state=0),
+        AutoRegressor(candidates=[("alone", network(base="auto"))], max_time=None, random_state=0),
+        LawRegressor(EnsembleRegressor(network(base="auto"), n_members=1, random_state=0)),
+    ],
+    ids=lambda model: type(model).__name__,
+)
+def test_an_operator_within_others_is_fitted_to_runs_as_alone(fields, wrapped, steps):
+    X, y = fields
+
+    def fitted(model):
+        if steps == "times":
+            return TimeConditionedRegressor(model, times=5).fit(X, y)
+        return RolloutRegressor(model, window=1).fit(X, y)
+
+    model = fitted(wrapped)
+    inner = model.estimator_
+    while not isinstance(inner, LaMORegressor):
+        inner = inner.estimators_[0] if isinstance(inner, EnsembleRegressor) else inner.estimator_
+    alone = fitted(network(base="auto", random_state=inner.random_state))
+    assert (inner.base_ is None) == (alone.estimator_.base_ is None)
+    np.testing.assert_array_equal(model.predict(X), alone.predict(X))
 
 
 def test_a_network_over_a_good_base_is_no_worse():

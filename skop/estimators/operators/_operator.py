@@ -241,14 +241,16 @@ class OperatorRegressor(OperatorParameters, CallbackSupportMixin, MeasuresCost, 
             If the user interrupts before the first epoch is complete. Later an interrupt ends the training with a
             warning, and the best weights so far are kept.
         """
-        return self._fit_data(X, y, sample_weight, params=params, checkpoint_dir=checkpoint_dir)
+        options = {"params": params, "checkpoint_dir": checkpoint_dir}
+        return self._fit_by_plan(X, y, DIRECT_TRAINING, sample_weight, **options)
 
-    def _fit_data(
+    @fit_context(prefer_skip_nested_validation=True)
+    def _fit_by_plan(
         self,
         X: Any,
         y: Any,
-        sample_weight: Any,
-        plan: TrainingPlan = DIRECT_TRAINING,
+        plan: TrainingPlan,
+        sample_weight: Any = None,
         *,
         params: Any = None,
         checkpoint_dir: Any = None,

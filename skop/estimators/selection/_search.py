@@ -32,7 +32,7 @@ from skop.estimators.classical._pod import OF_USE, PODRegressor
 from skop.estimators.fitting._base_model import shared_between_fits
 from skop.exceptions import FieldDataError, NonFinitePredictionError
 from skop.metrics import channel_sizes
-from skop.training import DIRECT_TRAINING, in_words
+from skop.training import DIRECT_TRAINING, TrainingPlan, in_words
 
 __all__ = ["Candidate", "Samples", "Search", "make_candidates", "make_folds"]
 
@@ -148,10 +148,19 @@ class Samples:
     groups: Any = None
     #: Names of the columns of a table X; None without names.
     columns: Any = None
+    #: Changes to the training of operators.
+    plan: TrainingPlan = DIRECT_TRAINING
 
     def __getitem__(self, rows: Any) -> Samples:
         weight, groups = (None if held is None else held[rows] for held in (self.weight, self.groups))
-        return replace(self, inputs=self.inputs[rows], targets=self.targets[rows], weight=weight, groups=groups)
+        samples = replace(self, inputs=self.inputs[rows], targets=self.targets[rows], plan=self._plan_of(rows))
+        return replace(samples, weight=weight, groups=groups)
+
+    def _plan_of(self, rows: Any) -> TrainingPlan:
+        """The plan for some of the samples; samples are independent where runs are split."""
+        numbers, n_steps = np.arange(len(self))[rows], self.plan.n_steps or 1
+        whole = (numbers[::n_steps, np.newaxis] // n_steps * n_steps + np.arange(n_steps)).ravel()
+        return self.plan if np.array_equal(numbers, whole) else DIRECT_TRAINING
 
     def __len__(self) -> int:
         return len(self.inputs)
@@ -180,7 +189,7 @@ class Samples:
             options["checkpoint_dir"] = self.checkpoint_dir
         if self.groups is not None and len(np.unique(self.groups)) > 1 and has_fit_parameter(model, "groups"):
             options["groups"] = self.groups
-        return fit_estimator(model, as_input(model, self.inputs, self.spec, self.columns), self.y, **options)
+        return fit_estimator(model, as_input(model, self.inputs, self.spec, self.columns), self.y, self.plan, **options)
 
     def fit_one_of_several(self, model: Any) -> Any:
         """Fit a model; an interrupt of its training ends the fits of the others too."""

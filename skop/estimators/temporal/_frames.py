@@ -11,13 +11,11 @@ import copy
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from inspect import signature
 from typing import Any, Self
 
 import meshio
 import numpy as np
 
-from skop._sklearn_compat import fit_context
 from skop._typing import FloatArray
 from skop.data import (
     FieldSet,
@@ -258,7 +256,7 @@ class BaseFrameRegressor(MeasuresCost, WrappingRegressor):
         """Return the function by which the estimator is fitted, with checkpoints if there is a folder for them."""
         if kept := passed_on(checkpoint_dir, self.estimator):
             require_seed(self, or_none=True)
-        return partial(_fit_with_plan, **kept)
+        return partial(_fit_frames, **kept)
 
     # ------------------------------------------------------------------ prediction
     def _predict_frame(self, state: FieldSet) -> FloatArray:
@@ -337,29 +335,11 @@ class BaseFrameRegressor(MeasuresCost, WrappingRegressor):
         return np.array([relative_l2_error(*pair, **options) for pair in zip(*frames, strict=True)])
 
 
-def _fit_with_plan(
+def _fit_frames(
     estimator: Any, X: Any, y: Any, sample_weight: FloatArray | None, plan: TrainingPlan, **kept: Any
 ) -> None:
-    """Fit an estimator as its `fit` does, but an operator with another training plan, and checkpoints if there are any.
-
-    One that takes groups, such as `AutoRegressor` and `PODRegressor`, gets the trajectories.
-    """
-    if isinstance(estimator, OperatorRegressor):
-        _fit_operator(estimator, X, y, sample_weight, plan, **kept)
-        return
-    options = weight_option(estimator, sample_weight) | kept
-    if plan.n_steps is not None and len(X) > plan.n_steps and "groups" in signature(estimator.fit).parameters:
-        # Steps of one trajectory in the training would tell of the others that are left out.
-        options = {"groups": np.arange(len(X)) // plan.n_steps, **options}
-    fit_estimator(estimator, X, y, **options)
-
-
-@fit_context(prefer_skip_nested_validation=True)
-def _fit_operator(
-    estimator: OperatorRegressor, X: Any, y: Any, sample_weight: FloatArray | None, plan: TrainingPlan, **kept: Any
-) -> None:
-    """Fit an operator with a training plan, in scikit-learn's context of a fit."""
-    estimator._fit_data(X, y, sample_weight, plan, **kept)
+    """Fit an estimator by a plan, with checkpoints if there are any."""
+    fit_estimator(estimator, X, y, plan, **weight_option(estimator, sample_weight), **kept)
 
 
 def _one_point(table: Any) -> FieldSet:

@@ -24,7 +24,7 @@ from skop.estimators.temporal._frames import BaseFrameRegressor, join_frames, re
 from skop.estimators.temporal._unrolling import StepForward
 from skop.exceptions import FieldDataError, NonFinitePredictionError, warn
 from skop.surrogate._symmetries import require_all_frames
-from skop.training import DIRECT_TRAINING, TrainingPlan
+from skop.training import TrainingPlan
 
 __all__ = ["RolloutRegressor"]
 
@@ -318,7 +318,7 @@ class RolloutRegressor(BaseFrameRegressor):
             values = inputs.values
             disturbed = values + self.noise * deviation * rng.standard_normal(values.shape)
             inputs = inputs.with_values(disturbed.astype(values.dtype)).with_params(inputs.params)
-        return DIRECT_TRAINING, inputs
+        return TrainingPlan(group_size=n_steps, feeds_back=n_steps > 1), inputs
 
     @by_chunks
     def predict(self, X: Any, coords: Any = None, *, params: Any = None, n_steps: int | None = None) -> Any:

@@ -17,12 +17,13 @@ from skop._typing import FloatArray
 from skop.data import FieldSet, Predictions
 from skop.estimators._field import FieldRegressor, end_if_interrupted, restored_on_failure
 from skop.estimators._parts import by_chunks
-from skop.estimators._wrapper import WrappingRegressor, continued, goes_on
+from skop.estimators._wrapper import WrappingRegressor, continued, fit_estimator, goes_on
 from skop.estimators.files._file_checks import Held, check_same_outputs, checks
 from skop.estimators.fitting._base_model import shared_between_fits
 from skop.estimators.fitting._checkpoint import passed_on, require_seed
 from skop.estimators.fitting._cost import CostEstimate, MeasuresCost, require_measurable
 from skop.exceptions import FieldDataError, each_warning_once
+from skop.training import DIRECT_TRAINING, TrainingPlan
 
 __all__ = ["EnsembleRegressor"]
 
@@ -129,6 +130,21 @@ class EnsembleRegressor(MeasuresCost, WrappingRegressor):
         FieldDataError
             If X or y cannot be used; a ValueError.
         """
+        options = {"params": params, "checkpoint_dir": checkpoint_dir}
+        return self._fit_by_plan(X, y, DIRECT_TRAINING, sample_weight, **options)
+
+    @fit_context(prefer_skip_nested_validation=False)
+    def _fit_by_plan(
+        self,
+        X: Any,
+        y: Any,
+        plan: TrainingPlan,
+        sample_weight: Any = None,
+        *,
+        params: Any = None,
+        checkpoint_dir: Any = None,
+    ) -> Self:
+        """Fit all members by a plan for their training."""
         if not isinstance(self.estimator, FieldRegressor):
             remedy = "take sklearn.ensemble.BaggingRegressor for it"
             if isinstance(last_step(self.estimator), FieldRegressor):
@@ -155,7 +171,7 @@ class EnsembleRegressor(MeasuresCost, WrappingRegressor):
         options = {name: value for name, value in given.items() if value is not None} | kept
         with restored_on_failure(self), each_warning_once(), shared_between_fits():
             self.estimators_ = Parallel(n_jobs=workers_for(self.n_jobs, self.n_members))(
-                delayed(_fit_member)(member, X, y, options, is_first=number == 0)
+                delayed(_fit_member)(member, X, y, plan, options, is_first=number == 0)
                 for number, member in enumerate(members)
             )
             first = self.estimators_[0]
@@ -251,11 +267,11 @@ class EnsembleRegressor(MeasuresCost, WrappingRegressor):
         return self.estimators_[0]._n_components
 
 
-def _fit_member(member: Any, X: Any, y: Any, options: dict[str, Any], *, is_first: bool) -> Any:
+def _fit_member(member: Any, X: Any, y: Any, plan: TrainingPlan, options: dict[str, Any], *, is_first: bool) -> Any:
     """Fit a member, of which the first one alone says how long it will take."""
     params = {} if is_first else member.get_params()
     told = {name: held for name, held in params.items() if name.rpartition("__")[2] == "verbose" and held == "auto"}
-    member.set_params(**dict.fromkeys(told, False)).fit(X, y, **options)
+    fit_estimator(member.set_params(**dict.fromkeys(told, False)), X, y, plan, **options)
     end_if_interrupted(member)
     return member.set_params(**told)
 
