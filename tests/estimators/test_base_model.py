@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from scipy.optimize import minimize_scalar
 from sklearn.base import clone
 from sklearn.linear_model import Ridge
 
@@ -754,10 +755,8 @@ def test_a_weight_in_a_base_is_a_number_of_copies(kind):
 
 def share(base, corrected, truth, weight=None):
     weight = np.ones(len(truth)) if weight is None else weight
-    found, _ = correction_shares(Predictions(None, base), Targets(scalars=corrected), Targets(scalars=truth), weight)[
-        ::-1
-    ]
-    return found
+    corrected, truth = Targets(scalars=corrected), Targets(scalars=truth)
+    return correction_shares(Predictions(None, base), corrected, truth, weight, np.ones(len(weight)))[1]
 
 
 def test_the_share_of_a_right_correction_is_one():
@@ -778,6 +777,25 @@ def test_a_share_is_the_factor_of_least_squares_minus_its_standard_error():
     freedom = 1 - np.sum((size / size.sum()) ** 2)
     error = np.sqrt(np.sum((gain - factor * size) ** 2) / freedom) / size.sum()
     np.testing.assert_allclose(share(base, base + step, truth, weight), factor - error, rtol=1e-10)
+
+
+def test_the_share_of_a_field_is_the_factor_of_the_smallest_mean_error_minus_its_standard_error():
+    rng = np.random.default_rng(12)
+    step, noise = rng.normal(size=(2, 40, 6, 1))
+    left = 0.5 * step + np.exp(rng.normal(size=(40, 1, 1))) * noise
+    weight, norms = rng.random(40), np.exp(rng.normal(size=40))
+
+    def error(factor):
+        return weight / norms @ np.linalg.norm(left - factor * step, axis=1)[:, 0]
+
+    factor = minimize_scalar(error, bounds=(0, 1), options={"xatol": 1e-9}).x
+    parts = weight / norms / np.linalg.norm(left - factor * step, axis=1)[:, 0]
+    gain, size = (parts * np.sum(step * part, axis=1)[:, 0] for part in (left, step))
+    scatter = np.sum((gain - factor * size) ** 2) / (1 - np.sum((size / size.sum()) ** 2))
+    unseen, points = Predictions(np.zeros((40, 6, 1)), None), np.linspace(0, 1, 6)[:, np.newaxis]
+    corrected, truth = (Targets(FieldSet(points, part)) for part in (step, left))
+    found, _ = correction_shares(unseen, corrected, truth, weight, norms)
+    np.testing.assert_allclose(found, factor - np.sqrt(scatter) / size.sum(), rtol=1e-5)
 
 
 def test_samples_are_predicted_by_the_folds_that_have_not_seen_them():
@@ -864,11 +882,11 @@ def test_the_network_has_no_share_in_a_channel_that_does_not_vary():
     # In double precision the base misses a constant by its last digit, which the network happens to hit.
     unseen = Predictions(np.full((6, 4, 1), 2.2e-16), None)
     still = Targets(FieldSet(np.random.default_rng(0).random((4, 2)), np.zeros((6, 4, 1))), None)
-    field, _ = correction_shares(unseen, still, still, np.ones(6))
+    field, _ = correction_shares(unseen, still, still, np.ones(6), np.ones(6))
     np.testing.assert_array_equal(field, 0.0)
     # Nor does a network that is far from the constant correct the last digit of the base.
     away = Targets(still.field.with_values(np.full((6, 4, 1), -0.01)), None)
-    field, _ = correction_shares(unseen, away, still, np.ones(6))
+    field, _ = correction_shares(unseen, away, still, np.ones(6), np.ones(6))
     np.testing.assert_array_equal(field, 0.0)
 
 

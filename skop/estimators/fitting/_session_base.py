@@ -128,10 +128,10 @@ class SessionBase:
             session, model, n_frames = self.session, self.session.estimator, self.session.n_frames
             targets = session.data.targets[held]
             found = _as_targets(model.surrogate_.predict_batches(session.held_loader(held)), targets)
-            weight = _weight_of_errors(targets, n_frames)
-            weight = weight * (1.0 if session.weight is None else session.weight[held[::n_frames]])
-            truth = standardized(targets, model.scalers_)
-            return Comparison.of(rows_of(unseen, held), standardized(found, model.scalers_), truth, weight, n_frames)
+            norms = _norms_of_runs(targets, n_frames)
+            weight = np.ones(len(norms)) if session.weight is None else session.weight[held[::n_frames]]
+            corrected, truth = (standardized(part, model.scalers_) for part in (found, targets))
+            return Comparison.of(rows_of(unseen, held), corrected, truth, weight, norms, n_frames)
 
         return self.session.group.once(compare)
 
@@ -145,7 +145,8 @@ class SessionBase:
         targets = session.data.targets[held]
         known = _as_targets(model.base_.predict(inputs[held], session.target_places(inputs[held], targets)), targets)
         truth = standardized(targets, model.scalers_)
-        compared = Comparison.of(rows_of(unseen, held), known, truth, _weight_of_errors(targets))
+        norms = _norms_of_runs(targets)
+        compared = Comparison.of(rows_of(unseen, held), known, truth, np.ones(len(norms)), norms)
         return bool(compared.ratio.max() < _SEEN)
 
     def drop(self) -> FieldLoader:
@@ -212,8 +213,8 @@ def why_no_base(model: Any, data: TrainingData, used: IntArray, plan: TrainingPl
     return f"{count} of the {n_used} samples have different inputs, and {least}" if count < _LEAST_SAMPLES else ""
 
 
-def _weight_of_errors(targets: Targets, n_frames: int = 1) -> FloatArray:
-    """Weight of the squared error of each run in relative errors of fields; equal weights for scalars alone."""
+def _norms_of_runs(targets: Targets, n_frames: int = 1) -> FloatArray:
+    """Norm of the fields of each run, where each channel counts alike; 1 for scalars alone."""
     n_runs = len(targets) // n_frames
     if targets.field is None:
         return np.ones(n_runs)
@@ -221,7 +222,7 @@ def _weight_of_errors(targets: Targets, n_frames: int = 1) -> FloatArray:
     size = np.mean(values**2 / np.maximum(np.mean(values**2, axis=(0, 1)), np.finfo(float).tiny), axis=(1, 2))
     size = size.reshape(n_runs, n_frames).mean(axis=1)
     # A sample of nearly nothing would outweigh all others.
-    return 1 / np.maximum(size, 1e-3)
+    return np.sqrt(np.maximum(size, 1e-3))
 
 
 def _as_targets(found: Predictions, like: Targets) -> Targets:
