@@ -390,7 +390,7 @@ MISTAKES = {
     "masked": (np.ma.masked_array(X, X > 0.5), Y, "masked"),
     "masked_y": (X, np.ma.masked_array(Y, Y > 0.5), "masked"),
     "frame_of_text": (pd.DataFrame({"a": list("vwxyz")}), Y, "column 'a' of X holds 'v'"),
-    "nothing": (None, Y, "dtype object"),
+    "nothing": (None, Y, "X is None"),
     "dictionary": ({"a": 1}, Y, "X is a dict; expected a table"),
 }
 

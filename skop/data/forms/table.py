@@ -91,6 +91,8 @@ def check_table(X: Any) -> Any:
 
     Raise an error for a table that scikit-learn would take, or refuse without a remedy.
     """
+    if X is None:
+        raise FieldDataError("X is None; expected fields, meshes, or a table with one row for each sample.")
     refuse_mask(X, "X")
     refuse_repeated_names([*getattr(X, "columns", ())], "X has {} columns")
     refuse_strangers(X, "X")
