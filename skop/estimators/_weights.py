@@ -16,7 +16,14 @@ from skop._typing import FloatArray, IntArray
 from skop.data import TrainingData, refuse_mask
 from skop.exceptions import FieldDataError
 
-__all__ = ["check_weight", "labels_of_groups", "samples_with_weight", "used_samples", "weight_option"]
+__all__ = [
+    "check_weight",
+    "counts_as_weight",
+    "labels_of_groups",
+    "samples_with_weight",
+    "used_samples",
+    "weight_option",
+]
 
 #: Allowed range of the largest sample weight.
 _WEIGHTS = (1e-15, 1e15)
@@ -49,6 +56,13 @@ def weight_option(estimator: Any, weight: FloatArray | None) -> dict[str, Any]:
             "estimator whose fit takes it."
         )
     return {"sample_weight": weight}
+
+
+def counts_as_weight(estimator: Any, weight: FloatArray | None, counts: FloatArray | None) -> FloatArray | None:
+    """Numbers of copies as weights; none if none were given, and the regressor of the estimator takes none."""
+    regressor = getattr(estimator, "regressor", estimator)
+    takes_weights = isinstance(regressor, str) or has_fit_parameter(regressor, "sample_weight")
+    return counts if takes_weights or weight is not None else None
 
 
 def samples_with_weight(data: TrainingData, sample_weight: Any) -> TrainingData:

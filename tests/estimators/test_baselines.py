@@ -7,12 +7,14 @@ import numpy as np
 import pytest
 import torch
 from scipy.interpolate import CubicSpline, interpn, make_interp_spline
+from sklearn.base import clone
 from sklearn.linear_model import LinearRegression, Ridge
 from sklearn.neighbors import KNeighborsRegressor
 
-from skop import FieldSet, PODRegressor, load
+from skop import FieldSet, PODRegressor, TimeConditionedRegressor, load
 from skop.data import unit_grid
 from skop.datasets import make_antiderivative, make_joukowski, make_moving_hole, make_wake
+from skop.estimators.classical._copies import without_copies
 from skop.estimators.classical._kernel_models import KernelModel, System
 from skop.estimators.classical._nodes import Numbering
 from skop.exceptions import FieldDataError, ModelFileError, SkopWarning
@@ -223,7 +225,7 @@ def test_groups_of_samples_are_left_out_as_a_whole():
     """Copies of a sample tell all of it; without them, noise is predicted as by the mean."""
     generator = np.random.default_rng(0)
     X, y = np.repeat(generator.normal(size=(20, 3)), 3, axis=0), np.repeat(generator.normal(size=20), 3)
-    X = X + 1e-6 * generator.normal(size=X.shape)
+    X = X + 0.02 * generator.normal(size=X.shape)
     labels = np.array([f"run {number // 3}" for number in range(60)])
     assert PODRegressor().fit(X, y).leave_one_out_error_ < 0.1
     assert PODRegressor().fit(X, y, groups=labels).leave_one_out_error_ > 0.9
@@ -231,6 +233,44 @@ def test_groups_of_samples_are_left_out_as_a_whole():
         PODRegressor().fit(X, y, groups=np.zeros(60))
     with pytest.raises(FieldDataError, match=r"groups has shape \(59,\), expected \(60,\)"):
         PODRegressor().fit(X, y, groups=labels[1:])
+
+
+@pytest.mark.parametrize("kind", ["parameters", "fields", "times"])
+@pytest.mark.parametrize("change", [1e-7, 1e-4])
+def test_samples_that_are_nearly_the_same_count_as_copies(kind, change):
+    """A run that was started again tells all of the other, and nothing of new ones."""
+    X, x = np.random.default_rng(0).random((14, 3)) + 0.5, np.linspace(0, 1, 20)
+
+    def fitted(change):
+        table = np.concatenate([X, X * (1 + change)])
+        amplitude, place, width = (column[:, np.newaxis] for column in table.T)
+        y = (amplitude * np.exp(-(((x - place + 0.5) / width) ** 2)))[..., np.newaxis]
+        if kind == "times":
+            y = y * np.exp(-amplitude[..., np.newaxis] * np.linspace(0, 1, 5))
+            return TimeConditionedRegressor(PODRegressor(), times=5).fit(table, y).estimator_
+        inputs = np.stack([np.sin(5 * amplitude * x), np.cos(4 * place * x) * width], axis=-1)
+        return PODRegressor().fit(table if kind == "parameters" else inputs, y)
+
+    found, expected = fitted(change), fitted(0.0)
+    assert found.leave_one_out_error_ == pytest.approx(expected.leave_one_out_error_, rel=1e-6)
+
+
+def test_noise_of_repeated_inputs_is_no_copy():
+    rng = np.random.default_rng(0)
+    X, noise = np.repeat(rng.random((15, 2)), 4, axis=0), rng.normal(size=60)
+    for change in (0.0, 1e-5):
+        inputs = X + change * rng.normal(size=X.shape)
+        assert len(without_copies(PODRegressor()._read(inputs, noise), None, None)[0].inputs) == 60
+
+
+def test_copies_count_once_for_a_regressor_without_weights():
+    X = np.random.default_rng(0).random((20, 2))
+    y = np.sin(X @ [3.0, 2.0])
+    model = PODRegressor(regressor=KNeighborsRegressor(2))
+    once, twice = model.fit(X, y).predict(X), clone(model).fit(np.tile(X, (2, 1)), np.tile(y, 2)).predict(X)
+    np.testing.assert_allclose(twice, once, rtol=1e-12)
+    with pytest.raises(FieldDataError, match="sample_weight was given"):
+        model.fit(X, y, sample_weight=np.arange(20.0))
 
 
 def weighted_samples(form, seed=0):

@@ -6,9 +6,13 @@ Notation: n samples.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
+from scipy.spatial import cKDTree
 
 from skop._typing import FloatArray, IntArray
 from skop.data import FieldSet, Targets, TrainingData, piece_length
@@ -19,20 +23,29 @@ __all__ = ["groups_of_repeats", "groups_of_same_inputs", "merged", "relative", "
 
 #: Smaller parts of the mean weight count as this one, which is rounding in all sums; rows are divided by its root.
 _NO_WEIGHT = 1e-14
+#: Inputs at less than this part of the distance to the eighth neighbour are nearly the same, as after a second start of
+#: a run, or rounding; and targets, if their part is at most so many times that of the inputs.
+_SAME, _NEIGHBOURS, _STEEPEST = 1e-3, 8, 10.0
+#: Numbers that stand for a channel, and at most for a sample in the search for neighbours.
+_PER_CHANNEL, _PER_SAMPLE = 4, 6
+#: Distances below this part of the deviation of all samples are rounding.
+_ROUNDING = 1e-12
+#: Samples whose distances are in memory at once.
+_AT_ONCE = 1024
 
 
-def groups_of_same_inputs(inputs: FieldSet) -> IntArray:
-    """Number samples (n,) so that those with the same inputs have the same number, in an order as good as random."""
-    # Fields in files may be more than the memory holds.
-    step = piece_length(inputs, max(inputs.n_channels, inputs.n_dims))
-    pieces = (inputs[start : start + step] for start in range(0, len(inputs), step))
-    digests = [_digests(_parts_of(piece), len(piece)) for piece in pieces]
-    return np.asarray(np.unique(np.concatenate(digests), return_inverse=True)[1])
+def groups_of_same_inputs(inputs: FieldSet, *, nearly: bool = False) -> IntArray:
+    """Number samples (n,) so that those with the same inputs have the same number, in an order as good as random.
+
+    With `nearly`, also those with nearly the same inputs.
+    """
+    number = np.unique(_of_pieces(inputs, _digests), return_inverse=True)[1]
+    return _joined_where_near(number, inputs) if nearly else np.asarray(number)
 
 
-def groups_of_repeats(inputs: FieldSet) -> IntArray | None:
+def groups_of_repeats(inputs: FieldSet, *, nearly: bool = False) -> IntArray | None:
     """Number samples so, or None where no inputs come twice, or all are the same: one tells the truth of the other."""
-    numbers = groups_of_same_inputs(inputs)
+    numbers = groups_of_same_inputs(inputs, nearly=nearly)
     return numbers if 0 < numbers.max() < len(numbers) - 1 else None
 
 
@@ -40,14 +53,19 @@ def _parts_of(samples: FieldSet | None) -> list[Any]:
     """Arrays or lists of what differs between samples."""
     if samples is None:
         return []
-    parts: list[Any] = [] if samples.shared_coords else [samples.coords_list()]
-    parts += [] if samples.values is None else [samples.to_list() if samples.is_ragged else np.asarray(samples.values)]
+    parts: list[Any] = []
+    if not samples.shared_coords:
+        parts.append(samples.coords_list() if samples.is_ragged else np.asarray(samples.coords))
+    if samples.values is not None:
+        parts.append(samples.to_list() if samples.is_ragged else np.asarray(samples.values))
     return parts if samples.params is None else [*parts, np.asarray(samples.params)]
 
 
-def _numbers_of_same(parts: list[Any], n_samples: int) -> IntArray:
-    """Number samples by their parts, in an order that is as good as random."""
-    return np.asarray(np.unique(_digests(parts, n_samples), return_inverse=True)[1])
+def _of_pieces(samples: FieldSet, function: Callable[[list[Any], int], Any]) -> Any:
+    """Results of a function of parts and number of samples, for all samples; fields in files are read by pieces."""
+    step = piece_length(samples, max(samples.n_channels, samples.n_dims))
+    pieces = (samples[start : start + step] for start in range(0, len(samples), step))
+    return np.concatenate([function(_parts_of(piece), len(piece)) for piece in pieces])
 
 
 def _digests(parts: list[Any], n_samples: int) -> IntArray:
@@ -57,21 +75,80 @@ def _digests(parts: list[Any], n_samples: int) -> IntArray:
     return np.frombuffer(b"".join(hashlib.sha256(row).digest()[:8] for row in rows), dtype="<u8")
 
 
+def _features(parts: list[Any], n_samples: int) -> FloatArray:
+    """Numbers (n, m) that differ little where samples do: parameters, and random sums of each channel of the fields."""
+    columns = [np.zeros((n_samples, 0))]
+    for part in parts:
+        values = np.asarray(part, dtype=np.float64)
+        if values.ndim > 2:
+            n_points = values[0].size // values.shape[-1]
+            sums = np.random.default_rng(0).standard_normal((min(_PER_CHANNEL, n_points), n_points))
+            values = sums @ values.reshape(n_samples, n_points, -1)
+        columns.append(values.reshape(n_samples, -1))
+    return np.concatenate(columns, axis=1)
+
+
+def _comparable(rows: FloatArray) -> FloatArray:
+    """Rows (n, m) over their deviations, with logarithms: small values of a parameter over decades differ too."""
+    rows = np.concatenate([rows, np.log(rows[:, (rows > 0).all(axis=0)])], axis=1)
+    size = rows.std(axis=0)
+    varies = size > _ROUNDING * np.abs(rows).max(axis=0)
+    return rows[:, varies] / size[varies]
+
+
+def _joined_where_near(number: IntArray, inputs: FieldSet, targets: Targets | None = None) -> IntArray:
+    """Numbers (n,) of samples, where those that are nearly the same in inputs, and targets if given, have the same."""
+    first = np.unique(number, return_index=True)[1]
+    n_rows, count = len(first), min(_NEIGHBOURS, len(first) // 2)
+    is_ragged = inputs.is_ragged or (targets is not None and targets.field is not None and targets.field.is_ragged)
+    if is_ragged or count < 2:
+        return number
+    rows = _comparable(_of_pieces(inputs, _features)[first])
+    if not rows.shape[1]:
+        return number
+    others: FloatArray = np.zeros((n_rows, 0))
+    if targets is not None:
+        others = _comparable(_features(_target_parts(targets), len(number))[first])
+    seen = rows
+    if rows.shape[1] > _PER_SAMPLE:
+        seen = rows @ np.random.default_rng(0).standard_normal((rows.shape[1], _PER_SAMPLE))
+    near = cKDTree(seen).query(seen, count + 1)[1]
+    same = np.zeros(near.shape, dtype=bool)
+    for start in range(0, n_rows, _AT_ONCE):
+        some = slice(start, start + _AT_ONCE)
+        distance, other = (np.linalg.norm(part[near[some]] - part[some, np.newaxis], axis=2) for part in (rows, others))
+        scale, other_scale = (part.max(axis=1, keepdims=True) for part in (distance, other))
+        share = np.divide(distance, scale, out=np.zeros_like(distance), where=scale > 0)
+        same[some] = distance <= np.maximum(_SAME * scale, _ROUNDING)
+        same[some] &= other <= np.maximum(_STEEPEST * share * other_scale, _ROUNDING)
+    pairs = np.repeat(np.arange(n_rows), same.sum(axis=1)), near[same]
+    graph = coo_array((np.ones(len(pairs[0])), pairs), shape=(n_rows, n_rows))
+    label = connected_components(graph, directed=False)[1]
+    if label.max() + 1 == n_rows:
+        return number
+    lowest = np.full(label.max() + 1, n_rows)
+    np.minimum.at(lowest, label, np.arange(n_rows))
+    return np.asarray(np.unique(lowest[label][number], return_inverse=True)[1])
+
+
+def _target_parts(targets: Targets) -> list[Any]:
+    """Arrays or lists of what differs between targets."""
+    return [*([] if targets.scalars is None else [targets.scalars]), *_parts_of(targets.field)]
+
+
 def without_copies(
     data: TrainingData, weight: FloatArray | None, groups: IntArray | None
 ) -> tuple[TrainingData, FloatArray | None, IntArray | None]:
     """Samples without those that are the same in inputs, targets and group, whose weights are added to the first one.
 
-    Leaving out a sample of which a copy stays would show no error, nor would leaving out a group: groups of the same
-    samples are one. Samples that are all the same stay.
+    Also those that are nearly the same. Leaving out a sample of which a copy stays would show no error, nor would
+    leaving out a group: groups of the same samples are one. Samples that are all the same stay.
     """
-    parts: list[Any] = [] if data.targets.scalars is None else [data.targets.scalars]
-    for part in (data.targets.field, data.inputs):
-        parts += _parts_of(part)
-        number = _numbers_of_same(parts, len(data.inputs))
-        # Inputs are not looked at where targets tell all samples apart.
-        if number.max() + 1 == len(number):
-            return data, weight, groups
+    parts = [*_target_parts(data.targets), *_parts_of(data.inputs)]
+    same = np.asarray(np.unique(_digests(parts, len(data.inputs)), return_inverse=True)[1])
+    number = _joined_where_near(same, data.inputs, data.targets)
+    if number.max() + 1 == len(number):
+        return data, weight, groups
     if number.max() == 0:
         return data, None, groups
     if groups is not None:
@@ -121,7 +198,7 @@ def merged(data: TrainingData, weight: FloatArray | None = None) -> tuple[Traini
     weight : ndarray of shape (n,) or None
         Sums of the weights of the merged samples, or their numbers.
     """
-    group = groups_of_same_inputs(data.inputs)
+    group = _joined_where_near(groups_of_same_inputs(data.inputs), data.inputs, data.targets)
     # Where no input differs, each sample is predicted by the mean of the others.
     if group.max() + 1 in (1, len(group)):
         return data, np.arange(len(group)), weight

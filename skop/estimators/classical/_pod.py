@@ -23,7 +23,7 @@ from skop.data import (
 )
 from skop.estimators._field import FieldRegressor, fitted_attributes, restored_on_failure
 from skop.estimators._parts import by_chunks
-from skop.estimators._weights import used_samples, weight_option
+from skop.estimators._weights import counts_as_weight, used_samples, weight_option
 from skop.estimators.classical._common_grid import MOST_GRID_AXES, on_grid, warn_of_resampling, without_distance
 from skop.estimators.classical._components import Decomposition, variance_of
 from skop.estimators.classical._copies import relative, without_copies
@@ -272,8 +272,8 @@ class PODRegressor(FieldRegressor):
             read = self._read(X, y, params=params, sample_weight=sample_weight, groups=groups)
             data, weight, labels, _ = used_samples(read, sample_weight, groups)
             numbers = None if labels is None else _numbered(labels)
-            data, weight, numbers = without_copies(data, weight, numbers)
-            self._fit(data, numbers, weight=weight)
+            data, counts, numbers = without_copies(data, weight, numbers)
+            self._fit(data, numbers, weight=counts_as_weight(self, weight, counts))
             warn_of_resampling(self.spec_.resampler, "use an operator for points, such as LaMORegressor")
             if self.spec_.resampler is not None and self.grid == "auto" and not data.inputs.is_ragged:
                 Numbering.from_fit(data.inputs.coords).warn_of_other_nodes(data.inputs.coords, has_grid=True)

@@ -30,7 +30,7 @@ from skop._typing import FloatArray, GridShape, IntArray
 from skop.data import FieldSet, Predictions, Scalers, Targets, TrainingData, interpolate_fields, query_points
 from skop.estimators._field import FieldRegressor, end_if_interrupted
 from skop.estimators._reading import checked_by_caller
-from skop.estimators._weights import weight_option
+from skop.estimators._weights import counts_as_weight, weight_option
 from skop.estimators.classical._components import error_of_mean, mean_of, of_others
 from skop.estimators.classical._copies import groups_of_same_inputs, merged
 from skop.estimators.classical._nodes import keep_their_distances
@@ -192,7 +192,8 @@ class BaseModel:
         whole = TrainingData(data.inputs[used], data.targets[used], data.spec.network_spec)
         # A copy of a left-out sample in the fit would make its prediction too good.
         own = None if weight is None else weight[used]
-        chosen, group, merged_weight = merged(whole, own)
+        chosen, group, counts = merged(whole, own)
+        merged_weight = counts_as_weight(kind, own, counts)
         runs = None if n_frames == 1 else _runs_of(used // n_frames, group)
         estimator, nodes = _classical(kind) if isinstance(kind, str) else clone(kind), None
         if isinstance(estimator, PODRegressor) and estimator.grid == "auto":

@@ -642,7 +642,7 @@ def _hold_out(inputs: FieldSet, train: IntArray, n_held: int, n_frames: int) -> 
     some part of 1 / m, so that the best number grows with the square root of n. Continued fits hold out the same ones,
     which the network has not seen then either.
     """
-    group = groups_of_same_inputs(inputs[train[::n_frames]])
+    group = groups_of_same_inputs(inputs[train[::n_frames]], nearly=True)
     count = HELD_OUT[0] - n_held if n_held else int(np.clip(round(np.sqrt(group.max() + 1) / 2), *HELD_OUT))
     is_held = np.repeat(group < count, n_frames)
     return train[~is_held], train[is_held]
@@ -654,7 +654,7 @@ def _hold_out_to_judge(inputs: FieldSet, train: IntArray) -> tuple[IntArray, Int
     The same ones for any seed, so that the random numbers of a fit do not depend on it. A sample that comes twice
     counts once, as one of weight 2 does.
     """
-    group = groups_of_same_inputs(inputs[train])
+    group = groups_of_same_inputs(inputs[train], nearly=True)
     n_samples = int(group.max()) + 1
     if n_samples < _LEAST_JUDGED:
         return train, None

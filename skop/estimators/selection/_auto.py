@@ -290,7 +290,7 @@ class AutoRegressor(WrappingRegressor):
         rng = check_random_state(self.random_state)
         together = groups
         if groups is None and isinstance(self.cv, Integral):
-            together = groups_of_repeats(data.inputs)
+            together = groups_of_repeats(data.inputs, nearly=True)
         folds = make_folds(self.cv, len(data.inputs), together, rng, used)
         seconds = None if self.max_time is None else part * self.max_time
         # Operators are fitted on the first fold alone before a final fit.
