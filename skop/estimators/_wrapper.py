@@ -19,7 +19,7 @@ from skop._sklearn_compat import has_steps, last_step
 from skop.data import DataSpec, FieldSet, Predictions, Targets
 from skop.estimators._field import FieldRegressor
 from skop.estimators._reading import checked_by_caller
-from skop.exceptions import FieldDataError
+from skop.exceptions import FieldDataError, warn
 from skop.training import DIRECT_TRAINING, TrainingPlan
 
 __all__ = ["WrappingRegressor", "as_input", "as_predictions", "asked", "continued", "fit_estimator", "goes_on"]
@@ -137,10 +137,20 @@ def fit_estimator(estimator: Any, X: Any, y: Any, plan: TrainingPlan = DIRECT_TR
     """Fit an estimator that another one wraps; say of one of another library which takes no fields what does.
 
     One that takes groups, such as `PODRegressor`, gets the runs of a plan: steps of a run in the training would tell of
-    the others that are left out.
+    the others that are left out. So does the last step of a Pipeline.
     """
-    if (runs := plan.runs(len(X))) is not None and has_fit_parameter(estimator, "groups"):
+    runs = plan.runs(len(X))
+    if runs is not None and isinstance(last_step(estimator), FieldRegressor) and has_steps(estimator):
+        head, (_, last) = estimator[:-1], estimator.steps[-1]
+        X = head.fit_transform(X, y) if len(head) else X
+        # With a memory, they are copies.
+        estimator.steps[:-1] = head.steps
+        fit_estimator(last, X, y, plan, **options)
+        return estimator
+    if runs is not None and has_fit_parameter(estimator, "groups"):
         options = {"groups": runs, **options}
+    elif runs is not None and not isinstance(estimator, FieldRegressor):
+        _warn_of_frames(estimator)
     try:
         if isinstance(estimator, FieldRegressor):
             return estimator._fit_by_plan(X, y, plan, **options)
@@ -154,6 +164,18 @@ def fit_estimator(estimator: Any, X: Any, y: Any, plan: TrainingPlan = DIRECT_TR
             f"X or y holds fields, to which {name} could not be fitted; a regressor of tables predicts fields by their "
             f"components: PODRegressor(regressor={name}(...)). Its error: {error}"
         ) from error
+
+
+def _warn_of_frames(estimator: Any) -> None:
+    """Warn of an estimator of another library that judges models by frames, or an estimator of skop in it."""
+    parts = estimator.get_params().values() if hasattr(estimator, "get_params") else ()
+    judged = [type(part).__name__ for part in parts if isinstance(part, FieldRegressor)]
+    if judged or (hasattr(estimator, "cv") and hasattr(estimator, "estimator")):
+        name, inner = type(estimator).__name__, f", and so does {judged[0]} in it" if judged else ""
+        warn(
+            f"{name} takes the frames of runs for independent samples{inner}. Its choices and errors say nothing of "
+            f"new runs. Put TimeConditionedRegressor or RolloutRegressor into {name} instead, and split by whole runs."
+        )
 
 
 def goes_on(estimator: Any, fitted: Any) -> bool:

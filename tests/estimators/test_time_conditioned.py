@@ -7,6 +7,8 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.preprocessing import FunctionTransformer
 
 from skop import (
     AutoRegressor,
@@ -19,7 +21,7 @@ from skop import (
     TimeConditionedRegressor,
 )
 from skop.data import unit_grid
-from skop.exceptions import ExtrapolationWarning, FieldDataError
+from skop.exceptions import ExtrapolationWarning, FieldDataError, SkopWarning
 from skop.metrics import channel_sizes, neg_relative_l2_scorer, relative_l2_error
 from skop.training import Trainer
 from skop.training._schedule import schedule_at
@@ -376,11 +378,13 @@ def test_a_base_is_judged_by_runs_that_it_has_not_seen():
         EnsembleRegressor(network(base="auto"), n_members=1, random_state=0),
         AutoRegressor(candidates=[("alone", network(base="auto"))], max_time=None, random_state=0),
         LawRegressor(EnsembleRegressor(network(base="auto"), n_members=1, random_state=0)),
+        make_pipeline(FunctionTransformer(), network(base="auto")),
+        make_pipeline(network(base="auto"), memory="unused"),
     ],
     ids=lambda model: type(model).__name__,
 )
 def test_an_operator_within_others_is_fitted_to_runs_as_alone(fields, wrapped, steps):
-    X, y = fields
+    X, y = (FieldSet(unit_grid(GRID), values) for values in fields)
 
     def fitted(model):
         if steps == "times":
@@ -390,10 +394,23 @@ def test_an_operator_within_others_is_fitted_to_runs_as_alone(fields, wrapped, s
     model = fitted(wrapped)
     inner = model.estimator_
     while not isinstance(inner, LaMORegressor):
-        inner = inner.estimators_[0] if isinstance(inner, EnsembleRegressor) else inner.estimator_
+        if isinstance(inner, Pipeline):
+            inner = inner[-1]
+        else:
+            inner = inner.estimators_[0] if isinstance(inner, EnsembleRegressor) else inner.estimator_
     alone = fitted(network(base="auto", random_state=inner.random_state))
     assert (inner.base_ is None) == (alone.estimator_.base_ is None)
-    np.testing.assert_array_equal(model.predict(X), alone.predict(X))
+    np.testing.assert_array_equal(model.predict(X).values, alone.predict(X).values)
+
+
+def test_who_takes_frames_for_samples_is_named(fields):
+    X, y = fields
+    search = GridSearchCV(PODRegressor(), {"regressor": ["ridge"]}, cv=2)
+    with pytest.warns(SkopWarning, match="GridSearchCV takes the frames of runs .* PODRegressor in it"):
+        TimeConditionedRegressor(search, times=5).fit(X, y)
+    for model in (TimeConditionedRegressor(PODRegressor(), times=5), RolloutRegressor(PODRegressor(), window=1)):
+        with pytest.warns(SkopWarning, match="there is one run"):
+            model.fit(X[:1], y[:1])
 
 
 def test_a_network_over_a_good_base_is_no_worse():

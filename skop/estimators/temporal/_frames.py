@@ -42,7 +42,7 @@ from skop.estimators.fitting._checkpoint import passed_on, require_seed
 from skop.estimators.fitting._cost import CostEstimate, MeasuresCost, require_measurable
 from skop.estimators.fitting._session import check_logarithms
 from skop.estimators.operators._operator import OperatorRegressor
-from skop.exceptions import FieldDataError
+from skop.exceptions import FieldDataError, warn
 from skop.metrics import relative_l2_error
 from skop.training import TrainingPlan
 
@@ -218,6 +218,11 @@ class BaseFrameRegressor(MeasuresCost, WrappingRegressor):
             y = values[:, 0] if data.spec.target_form.squeezes_channel else values
         n_steps = len(inputs) // len(data.inputs)
         weights = None if weight is None else np.repeat(weight, n_steps)
+        if n_steps > 1 and (len(data.inputs) if weight is None else np.count_nonzero(weight)) == 1:
+            warn(
+                "there is one run, so that errors of the fit, such as leave_one_out_error_, are those of other frames "
+                "of this run. They say nothing of new runs."
+            )
         with checked_by_caller():
             if isinstance(estimator, OperatorRegressor) and estimator._options("scaling").target_transform is not None:
                 # Errors name the trajectory here, and would name one of all frames in the fit of the estimator.
