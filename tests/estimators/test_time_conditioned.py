@@ -403,6 +403,18 @@ def test_an_operator_within_others_is_fitted_to_runs_as_alone(fields, wrapped, s
     np.testing.assert_array_equal(model.predict(X).values, alone.predict(X).values)
 
 
+def test_units_do_not_matter_to_a_classical_model():
+    runs, x, times = np.random.default_rng(0).random((16, 2)) + 0.5, np.linspace(0, 1, 24), np.linspace(0, 1, 6)
+    y = runs[:, :1, np.newaxis] * np.exp(-(((x[:, np.newaxis] - times) / runs[:, 1:, np.newaxis]) ** 2))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", RuntimeWarning)
+        model, other = (
+            TimeConditionedRegressor(PODRegressor(), times=unit * times).fit(runs * unit, y * unit)
+            for unit in (1.0, 1e-9)
+        )
+    np.testing.assert_allclose(other.predict(runs * 1e-9), 1e-9 * model.predict(runs), rtol=0, atol=1e-12)
+
+
 def test_who_takes_frames_for_samples_is_named(fields):
     X, y = fields
     search = GridSearchCV(PODRegressor(), {"regressor": ["ridge"]}, cv=2)

@@ -23,6 +23,8 @@ OWN_SCALES = 24
 _STEPS, _SMALL_STEP = 40, 3e-4
 #: Below this part of the sum of all errors of a criterion, one of them is as good as zero.
 _AS_GOOD_AS_ZERO = 1e-3
+#: Smaller errors count as this one, of which the square has an inverse.
+_LEAST = 1e-150
 
 
 class ScaleSearch:
@@ -162,7 +164,9 @@ def _left_out(inverse: FloatArray, coefficients: FloatArray, parts: list[IntArra
     solve = left_out_solver(inverse, parts)
     residuals = solve(coefficients)
     norms = np.sqrt((residuals**2).sum(axis=1)) + TINY
-    return float(weights @ norms) + TINY, residuals, solve((weights / norms)[:, None] * residuals)
+    # A sample without an error has no slope, and may have a large weight.
+    slopes = np.divide(weights, norms, out=np.zeros_like(norms), where=norms > _LEAST)
+    return float(weights @ norms) + TINY, residuals, solve(slopes[:, None] * residuals)
 
 
 def geometric_mean(errors: Sequence[float], *, of_runs: bool) -> float:
@@ -186,7 +190,7 @@ def geometric_mean(errors: Sequence[float], *, of_runs: bool) -> float:
 
 def _mean_logarithm(errors: Sequence[float], *, of_runs: bool) -> tuple[float, FloatArray]:
     """Logarithm of this mean, and its derivative by each error."""
-    held = np.maximum(errors, TINY)
+    held = np.maximum(errors, _LEAST)
     totals = np.append(held[0], np.hypot(held[0] if of_runs else 0.0, held[1:]))
     sums = totals + _AS_GOOD_AS_ZERO * totals.sum()
     value = float(np.mean(np.log(sums / (1 + _AS_GOOD_AS_ZERO))))
