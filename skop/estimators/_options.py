@@ -30,7 +30,8 @@ class SymmetryOptions(Part):
             'Symmetries about the centre of the domain: ``"flip_x"``, ``"flip_y"``, ``"flip_z"`` mirror a coordinate; '
             '``"transpose"`` exchanges the first two; ``"quarter_turn"`` rotates them by 90 degrees, and ``"rotate"`` '
             'by any angle, not on grids; ``"shift_x"``, ``"shift_y"``, ``"shift_z"`` are periodic shifts, on grids '
-            "only. Training samples are transformed by random combinations of them."
+            "only, where convolutions then wrap around. Training samples are transformed by random combinations of "
+            "them."
         ),
     )
     domain: Any = param(

@@ -20,6 +20,9 @@ from skop.modules._feature_maps import observe_features as observe_features
 from skop.modules._geometric_scan import CORRECTION_PLACES as CORRECTION_PLACES
 from skop.modules._geometric_scan import RECURRENCES as RECURRENCES
 from skop.modules._geometric_scan import GeometricScanMixer as GeometricScanMixer
+from skop.modules._grid_convolution import GridConvolution as GridConvolution
+from skop.modules._grid_convolution import grid_convolution as grid_convolution
+from skop.modules._grid_convolution import set_periodic as set_periodic
 from skop.modules._grid_ssd import ACTIVATIONS as ACTIVATIONS
 from skop.modules._grid_ssd import GridSSDMixer as GridSSDMixer
 from skop.modules._latent_attention import LatentAttentionBlock as LatentAttentionBlock

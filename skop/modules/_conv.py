@@ -7,19 +7,18 @@ import torch
 from torch import nn
 
 from skop._typing import GridShape
+from skop.modules._grid_convolution import GridConvolution, grid_convolution
 
 __all__ = ["ConvHead", "ConvStem", "LocalConvolution"]
 
-_CONVOLUTIONS = {1: nn.Conv1d, 2: nn.Conv2d, 3: nn.Conv3d}
 
-
-def _on_channels_first(convolution: nn.Module, grid: torch.Tensor) -> torch.Tensor:
+def _on_channels_first(convolution: GridConvolution, grid: torch.Tensor) -> torch.Tensor:
     """Apply a convolution to a grid (B, *grid, c) with channels last."""
-    if prod(grid.shape[1:-1]) == 1:
+    if prod(grid.shape[1:-1]) == 1 and not convolution.periodic:
         # A lone point, as tables have, meets the middle of the kernel only.
         weight: Any = convolution.weight
         middle = weight[(..., *(size // 2 for size in weight.shape[2:]))]
-        return nn.functional.linear(grid, middle, convolution.bias)  # type: ignore[arg-type]
+        return nn.functional.linear(grid, middle, convolution.bias)
     return convolution(grid.movedim(-1, 1)).movedim(1, -1)
 
 
@@ -45,7 +44,7 @@ class ConvStem(nn.Module):
 
     def __init__(self, n_dims: int, in_channels: int, features: int) -> None:
         super().__init__()
-        self.convolution = _CONVOLUTIONS[n_dims](in_channels, features, 3, padding=1)
+        self.convolution = grid_convolution(n_dims, in_channels, features)
 
     def forward(self, grid: torch.Tensor) -> torch.Tensor:
         """Extend a grid ``(B, *grid, in_channels)`` to ``(B, *grid, in_channels + features)``."""
@@ -76,7 +75,7 @@ class ConvHead(nn.Module):
 
     def __init__(self, n_dims: int, in_channels: int, features: int, out_channels: int) -> None:
         super().__init__()
-        self.convolution = _CONVOLUTIONS[n_dims](in_channels + features, features, 3, padding=1)
+        self.convolution = grid_convolution(n_dims, in_channels + features, features)
         self.linear = nn.Linear(features, out_channels)
 
     def forward(self, expanded: torch.Tensor, grid: torch.Tensor) -> torch.Tensor:
@@ -117,12 +116,9 @@ class LocalConvolution(nn.Module):
 
     def __init__(self, n_dims: int, width: int, kernel_size: int) -> None:
         super().__init__()
-        if kernel_size % 2 == 0:
-            raise ValueError(f"kernel_size={kernel_size}; expected an odd number, so that the kernel has a middle.")
-        kind, padding = _CONVOLUTIONS[n_dims], kernel_size // 2
-        self.convolution: Any = (
-            kind(width, width, kernel_size, padding=padding, groups=width) if kernel_size > 1 else None
-        )
+        self.convolution: Any = None
+        if kernel_size != 1:
+            self.convolution = grid_convolution(n_dims, width, width, kernel_size, groups=width)
 
     def forward(self, points: torch.Tensor, grid: GridShape | None) -> torch.Tensor:
         """Add to points ``(B, P, E)`` in C order what the convolution gives."""

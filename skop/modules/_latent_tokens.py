@@ -13,10 +13,10 @@ from torch import nn
 from skop._typing import GridShape
 from skop.modules._blocks import PointBlock, ResidualDropout
 from skop.modules._feature_maps import note_features
+from skop.modules._grid_convolution import grid_convolution
 
 __all__ = ["LatentBlock", "LatentPooling"]
 
-_CONVOLUTIONS = {1: nn.Conv1d, 2: nn.Conv2d, 3: nn.Conv3d}
 _EPSILON = 1e-5
 #: Times as many multiplications as by separate maps at most, where maps are multiplied first: one large product of
 #: matrices takes less time than several small ones, and the points are read and written fewer times.
@@ -409,7 +409,7 @@ def _needed(coords: torch.Tensor | None) -> torch.Tensor:
 
 def _projection(width: int, n_grid_axes: int | None) -> nn.Module:
     """Linear layer, or a convolution over the neighbouring points of a structured mesh."""
-    return nn.Linear(width, width) if n_grid_axes is None else _CONVOLUTIONS[n_grid_axes](width, width, 3, padding=1)
+    return nn.Linear(width, width) if n_grid_axes is None else grid_convolution(n_grid_axes, width, width)
 
 
 def spread_centres(count: int, n_dims: int) -> torch.Tensor:

@@ -4,16 +4,14 @@ from math import prod
 from typing import Any
 
 import torch
-from torch import nn
 
 from skop._typing import GridShape
+from skop.modules._grid_convolution import GridConvolution, grid_convolution
 
 __all__ = ["convolve_tokens", "token_convolution"]
 
-_CONVOLUTIONS = {1: nn.Conv1d, 2: nn.Conv2d, 3: nn.Conv3d}
 
-
-def token_convolution(n_dims: int, channels: int, kernel_size: int) -> nn.Module | None:
+def token_convolution(n_dims: int, channels: int, kernel_size: int) -> GridConvolution | None:
     """Build a depthwise convolution that keeps the size of a grid.
 
     Parameters
@@ -27,7 +25,7 @@ def token_convolution(n_dims: int, channels: int, kernel_size: int) -> nn.Module
 
     Returns
     -------
-    Module or None
+    GridConvolution or None
         The convolution, or None for ``kernel_size=1``.
 
     Raises
@@ -41,21 +39,15 @@ def token_convolution(n_dims: int, channels: int, kernel_size: int) -> nn.Module
     >>> token_convolution(2, 4, 3).weight.shape
     torch.Size([4, 1, 3, 3])
     """
-    if kernel_size % 2 == 0:
-        raise ValueError(f"kernel_size={kernel_size} is even and would shift the tokens; use an odd one.")
-    if n_dims not in _CONVOLUTIONS:
-        raise ValueError(f"n_dims={n_dims}; expected 1, 2 or 3 axes of the grid.")
-    if kernel_size == 1:
-        return None
-    return _CONVOLUTIONS[n_dims](channels, channels, kernel_size, padding=kernel_size // 2, groups=channels)
+    return None if kernel_size == 1 else grid_convolution(n_dims, channels, channels, kernel_size, groups=channels)
 
 
-def convolve_tokens(convolution: nn.Module | None, tokens: torch.Tensor, grid: GridShape) -> torch.Tensor:
-    """Convolve tokens over their grid, with zeros outside the grid.
+def convolve_tokens(convolution: GridConvolution | None, tokens: torch.Tensor, grid: GridShape) -> torch.Tensor:
+    """Convolve tokens over their grid.
 
     Parameters
     ----------
-    convolution : Module or None
+    convolution : GridConvolution or None
         Result of `token_convolution`.
     tokens : Tensor of shape (batch, prod(grid), channels)
         Tokens in C order.
@@ -76,11 +68,11 @@ def convolve_tokens(convolution: nn.Module | None, tokens: torch.Tensor, grid: G
     """
     if convolution is None:
         return tokens
-    if prod(grid) == 1:
+    if prod(grid) == 1 and not convolution.periodic:
         # A single token, as in tables, is multiplied by the middle of the kernel only, which is much faster than
         # calling torch's convolution on it.
         weight: Any = convolution.weight
         middle = weight[(slice(None), 0, *(size // 2 for size in weight.shape[2:]))]
-        return torch.addcmul(convolution.bias, tokens, middle)  # type: ignore[arg-type]
+        return torch.addcmul(convolution.bias, tokens, middle)
     image = tokens.transpose(1, 2).reshape(tokens.shape[0], -1, *grid)
     return convolution(image).flatten(2).transpose(1, 2)

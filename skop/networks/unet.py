@@ -15,13 +15,12 @@ import torch
 from torch import nn
 
 from skop._typing import GridShape
-from skop.modules import PooledHead
+from skop.modules import PooledHead, grid_convolution
 from skop.networks._channels import join_channels
 from skop.networks._interface import OperatorNetwork, Outputs
 
 __all__ = ["UNetNetwork"]
 
-_CONVOLUTIONS: dict[int, Any] = {1: nn.Conv1d, 2: nn.Conv2d, 3: nn.Conv3d}
 _EXPANSIONS: dict[int, Any] = {1: nn.ConvTranspose1d, 2: nn.ConvTranspose2d, 3: nn.ConvTranspose3d}
 _POOLS: dict[int, Any] = {1: nn.MaxPool1d, 2: nn.MaxPool2d, 3: nn.MaxPool3d}
 
@@ -83,14 +82,10 @@ class UNetNetwork(OperatorNetwork):
         kernel_size: int,
     ) -> None:
         super().__init__()
-        if n_dims not in _CONVOLUTIONS:
-            raise ValueError(f"n_dims={n_dims}; expected grids in 1, 2 or 3 dimensions.")
-        if kernel_size % 2 == 0:
-            raise ValueError(f"kernel_size={kernel_size}; expected an odd number, so that the kernel has a middle.")
         self.depth = depth
         widths = [width * 2**level for level in range(depth + 1)]
         options = {"n_groups": n_groups, "kernel_size": kernel_size}
-        self.lifting = _convolution(n_dims, n_dims + n_fields + n_params, width, kernel_size)
+        self.lifting = grid_convolution(n_dims, n_dims + n_fields + n_params, width, kernel_size)
         self.pool = _POOLS[n_dims](2)
         self.encoders = nn.ModuleList(
             _ResidualBlock(n_dims, widths[max(level - 1, 0)], widths[level], **options) for level in range(depth + 1)
@@ -103,7 +98,7 @@ class UNetNetwork(OperatorNetwork):
             self.decoders = nn.ModuleList(
                 _ResidualBlock(n_dims, 2 * widths[level], widths[level], **options) for level in range(depth)
             )
-            self.head = _convolution(n_dims, width, n_outputs, 1)
+            self.head = grid_convolution(n_dims, width, n_outputs, 1)
         self.scalar_head = PooledHead(widths[-1], n_scalars) if n_scalars else None
 
     def forward(
@@ -144,9 +139,9 @@ class _ResidualBlock(nn.Module):
         super().__init__()
         self.norms = nn.ModuleList(nn.GroupNorm(gcd(n_groups, channels), channels) for channels in (inner, outer))
         self.convolutions = nn.ModuleList(
-            _convolution(n_dims, channels, outer, kernel_size) for channels in (inner, outer)
+            grid_convolution(n_dims, channels, outer, kernel_size) for channels in (inner, outer)
         )
-        self.shortcut = nn.Identity() if inner == outer else _convolution(n_dims, inner, outer, 1)
+        self.shortcut = nn.Identity() if inner == outer else grid_convolution(n_dims, inner, outer, 1)
 
     def forward(self, grid: torch.Tensor) -> torch.Tensor:
         """Map a grid ``(B, inner, *grid)`` to ``(B, outer, *grid)``."""
@@ -154,8 +149,3 @@ class _ResidualBlock(nn.Module):
         for norm, convolution in zip(self.norms, self.convolutions, strict=True):
             found = convolution(nn.functional.gelu(norm(found)))
         return self.shortcut(grid) + found
-
-
-def _convolution(n_dims: int, inner: int, outer: int, kernel_size: int) -> nn.Module:
-    """Convolution that keeps the size of the grid."""
-    return _CONVOLUTIONS[n_dims](inner, outer, kernel_size, padding=kernel_size // 2)

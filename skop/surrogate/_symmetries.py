@@ -16,6 +16,7 @@ from skop.exceptions import FieldDataError
 __all__ = [
     "declared_symmetries",
     "moves_points",
+    "periodic_axes",
     "require_all_frames",
     "require_points_in_domain",
     "undeclared_fields",
@@ -48,6 +49,25 @@ def moves_points(options: Any, spec: DataSpec, geometry: str, inputs: FieldSet) 
     except FieldDataError:
         return True
     return False
+
+
+def periodic_axes(options: Any, geometry: str) -> tuple[int, ...]:
+    """Return the axes of a grid around which declared shifts move samples; none for networks on points.
+
+    Parameters
+    ----------
+    options : SymmetryOptions or None
+        Declared symmetries.
+    geometry : {"grid", "structured", "points"}
+        Geometry of the network.
+
+    Returns
+    -------
+    tuple of int
+        Numbers of the axes.
+    """
+    names = () if options is None or geometry != "grid" else options.names
+    return tuple(axis for axis, name in enumerate(("shift_x", "shift_y", "shift_z")) if name in names)
 
 
 def declared_symmetries(

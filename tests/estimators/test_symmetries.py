@@ -24,6 +24,7 @@ from skop import (
 )
 from skop.data import PointSymmetries, unit_grid
 from skop.exceptions import FieldDataError, SkopWarning
+from skop.modules import GridConvolution
 from skop.parts import GNOT
 
 RANDOM = np.random.default_rng(0)
@@ -410,6 +411,31 @@ def test_loads_beside_fields_are_named_by_their_columns():
         for pair in (("fx", "fy"), (1, 2))
     )
     np.testing.assert_array_equal(by_name.predict(X, params=loads).values, by_number.predict(X, params=loads).values)
+
+
+@pytest.mark.parametrize("kind", [LaMORegressor, GeoMaNORegressor, AMORegressor, MNORegressor, skop.UNetRegressor])
+def test_convolutions_wrap_around_where_shifts_are_declared(kind, tmp_path):
+    def axes_of(model):
+        return {part.periodic for part in model.module_.modules() if isinstance(part, GridConvolution)}
+
+    X = RANDOM.normal(size=(8, 6, 5, 1))
+    y = X + np.roll(X, 1, axis=2)
+    model = small(kind, symmetries=["shift_y", "flip_x"], warm_start=True).fit(X, y)
+    assert axes_of(model) == {(1,)}
+    expected = model.predict(X)
+    model.save(tmp_path / "model.skop")
+    loaded = skop.load(tmp_path / "model.skop")
+    assert axes_of(loaded) == {(1,)}
+    np.testing.assert_array_equal(loaded.predict(X), expected)
+    # They are a part of the network, which a continued fit keeps; and models of earlier versions have none.
+    assert axes_of(model.set_params(symmetries=None).fit(X, y)) == {(1,)}
+    del loaded.periodic_axes_
+    loaded.save(tmp_path / "older.skop")
+    assert axes_of(skop.load(tmp_path / "older.skop")) == axes_of(small(kind).fit(X, y)) == {()}
+    # A network on points has no grid.
+    if kind is LaMORegressor:
+        points = small(kind, geometry="points", symmetries=["shift_y"]).fit(X, y)
+        assert points.periodic_axes_ == ()
 
 
 @pytest.mark.parametrize("axis", [0, 1])

@@ -417,7 +417,7 @@ def test_settings_that_do_not_fit_are_named():
         ({"recurrence": "2d"}, r"recurrence is '2d'.*'sequence', 'grid'"),
         ({"scan_directions": "diagonal"}, r"scan_directions is 'diagonal'.*'corners'"),
         ({"direction_order": "any"}, r"order is 'any'.*'paper'"),
-        ({"kernel_size": 4}, r"kernel_size=4 is even"),
+        ({"kernel_size": 4}, r"kernel_size=4; expected an odd"),
         ({"activation": "relu"}, r"activation is 'relu'.*'gelu', 'silu'"),
         ({"step_range": (0.0, 0.1)}, r"step_range is \(0.0, 0.1\)"),
         ({"step_range": (0.1,)}, r"step_range is \(0.1,\)"),

@@ -7,30 +7,35 @@ import numpy as np
 import pytest
 import torch
 
+from skop.modules import set_periodic
 from skop.modules._token_convolution import convolve_tokens, token_convolution
 
 
-def literal(tokens, grid, weight, bias):
-    """Sum over the neighbours of every point of one sample (T, channels), those outside being zero."""
+def literal(tokens, grid, weight, bias, periodic=()):
+    """Sum over the neighbours of every point of one sample (T, channels), those outside being zero, or on a period."""
     values, half = tokens.reshape(*grid, -1), weight.shape[-1] // 2
     output = np.tile(bias, (*grid, 1))
     for cell in np.ndindex(*grid):
         for offset in np.ndindex(*weight.shape[2:]):
-            other = tuple(place + shift - half for place, shift in zip(cell, offset, strict=True))
+            other = [place + shift - half for place, shift in zip(cell, offset, strict=True)]
+            other = tuple(place % grid[axis] if axis in periodic else place for axis, place in enumerate(other))
             if all(0 <= place < size for place, size in zip(other, grid, strict=True)):
                 output[cell] += weight[(slice(None), 0, *offset)] * values[other]
     return output.reshape(tokens.shape)
 
 
-def test_neighbours_are_summed_channel_by_channel():
+@pytest.mark.parametrize("periodic", [(), (0,), (1,), (0, 1, 2)])
+def test_neighbours_are_summed_channel_by_channel(periodic):
     for grid, kernel_size in product([(5,), (1,), (3, 4), (1, 5), (4, 2), (2, 3, 4)], [3, 5]):
         generator = torch.Generator().manual_seed(0)
         convolution = token_convolution(len(grid), 3, kernel_size).double()
+        around = tuple(axis for axis in periodic if axis < len(grid))
+        set_periodic(convolution, around)
         tokens = torch.randn(2, math.prod(grid), 3, generator=generator, dtype=torch.float64)
         found = convolve_tokens(convolution, tokens, grid).detach()
         weight, bias = (parameter.detach().numpy() for parameter in (convolution.weight, convolution.bias))
         assert weight.shape == (3, 1, *(kernel_size,) * len(grid))
-        expected = np.stack([literal(sample, grid, weight, bias) for sample in tokens.numpy()])
+        expected = np.stack([literal(sample, grid, weight, bias, around) for sample in tokens.numpy()])
         np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-12)
 
 
@@ -49,7 +54,7 @@ def test_other_than_one_to_three_axes_are_refused(n_dims):
 
 @pytest.mark.parametrize("kernel_size", [2, 4])
 def test_an_even_size_is_refused(kernel_size):
-    with pytest.raises(ValueError, match=f"kernel_size={kernel_size} is even.*use an odd one"):
+    with pytest.raises(ValueError, match=f"kernel_size={kernel_size}; expected an odd number"):
         token_convolution(2, 3, kernel_size)
 
 

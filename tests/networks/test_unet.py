@@ -84,5 +84,5 @@ def test_the_size_of_the_input_is_not_lost_in_the_normalisation():
 def test_what_it_cannot_be_is_refused():
     with pytest.raises(ValueError, match="kernel_size=2; expected an odd number"):
         make_network((4, 4), kernel_size=2)
-    with pytest.raises(ValueError, match="n_dims=4; expected grids in 1, 2 or 3"):
+    with pytest.raises(ValueError, match="n_dims=4; expected 1, 2 or 3 axes"):
         make_network((2, 2, 2, 2))

@@ -52,6 +52,7 @@ from skop.estimators.files._container import digest, read_container, write_conta
 from skop.estimators.files._file_checks import check_loaded, check_mesh
 from skop.estimators.files._old_parameters import renamed
 from skop.exceptions import ModelFileError, SkopWarning, warn
+from skop.modules import set_periodic
 from skop.surrogate._building import NetworkTooLargeError, bounded_building
 from skop.surrogate._domain import Domain, SeenRanges
 from skop.surrogate._novelty import Group, Lattice, Reference
@@ -511,7 +512,10 @@ def _check_still_fits(estimator: Any) -> None:
 def _described_network(estimator: Any) -> torch.nn.Module:
     """The network that parameters and data describe, made without disturbing anyone's random numbers."""
     with isolated_randomness(np.random.RandomState(0), torch.device("cpu"), False):
-        return estimator._new_network(estimator.spec_.network_spec, estimator.geometry_)
+        network: torch.nn.Module = estimator._new_network(estimator.spec_.network_spec, estimator.geometry_)
+    # Models of versions in which no convolution wrapped around have no such attribute.
+    set_periodic(network, getattr(estimator, "periodic_axes_", ()))
+    return network
 
 
 # ---------------------------------------------------------------------- JSON and tensors to objects

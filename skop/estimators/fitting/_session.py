@@ -52,12 +52,14 @@ from skop.estimators.fitting._objective import (
 from skop.estimators.fitting._session_base import SessionBase
 from skop.exceptions import FieldDataError, SkopWarning, TrainingDivergedError, held_warnings, warn
 from skop.losses import SobolevLoss
+from skop.modules import set_periodic
 from skop.ops import record_backends
 from skop.surrogate._correction import CorrectionNetwork
 from skop.surrogate._domain import Domain
 from skop.surrogate._symmetries import (
     declared_symmetries,
     moves_points,
+    periodic_axes,
     require_points_in_domain,
     undeclared_fields,
 )
@@ -368,6 +370,8 @@ class FitSession:
         model._check_size(network_spec, geometry, parameters)
         with isolated_randomness(self.rng, torch.device("cpu"), False):
             network = model._new_network(network_spec, geometry)
+        periodic = periodic_axes(model._symmetries, geometry)
+        set_periodic(network, periodic)
         if isinstance(network, CorrectionNetwork) and self.base.unseen is not None:
             targets = standardized(data.targets, scalers)
             network.set_sizes(*remainder_sizes(self.base.unseen, targets, train, weight))
@@ -386,7 +390,7 @@ class FitSession:
         model._store_ranges(replace(data, inputs=self.whole.inputs), weight, None)
         model.spacing_, model.geometry_ = _spacing(data.inputs), geometry
         model.domain_ = Domain.from_fit(used_points, geometry, is_tied=scalers.per_point)
-        model.symmetry_centre_ = centre
+        model.symmetry_centre_, model.periodic_axes_ = centre, periodic
         model.network_parameters_ = copy.deepcopy(parameters)
         model.dtype_, model.scalers_ = dtype, scalers
         model.module_ = network.to(model.device_, getattr(torch, dtype))

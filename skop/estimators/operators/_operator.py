@@ -556,6 +556,10 @@ def _check_operator(held: Held) -> None:
     _check_spacing(held, domain, spec.n_dims)
     if hasattr(held.value, "symmetry_centre_"):
         held.array("symmetry_centre_", spec.n_dims, optional=True)
+    if hasattr(held.value, "periodic_axes_"):
+        axes = held.get("periodic_axes_")
+        is_known = isinstance(axes, tuple) and set(axes) <= set(range(len(inner.grid_shape or ())))
+        held.need(is_known, "periodic_axes_", "axes of the grid")
     scalers = held.part("scalers_", "Scalers")
     _check_sizes_of_scalers(held, scalers, inner)
     base = held.part("base_", "BaseModel", optional=True)
