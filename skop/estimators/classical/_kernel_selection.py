@@ -48,8 +48,9 @@ _SCREENED, _LEADING, _FINALISTS = 400, 128, 2
 _LAST = 32
 #: Choose penalties for each target alone if this lowers the error below this part.
 _BETTER_BY_PENALTIES = 0.93
-#: Number of parts of the samples that judge the search for length scales, and their smallest size.
-_PARTS, _FEWEST = 8, 2
+#: Largest and least number of parts of the samples that judge the search for length scales, and the least number of
+#: samples that judge penalties of single targets.
+_PARTS, _FEWEST_PARTS, _FEWEST = 8, 5, 16
 #: Length scales over one input, in mean distances of two samples.
 _DENSE_SCALES = tuple(np.geomspace(0.03, 8.0, 25))
 #: Over one input, and of penalties where inputs are repeated, errors up to this multiple of the smallest are as good.
@@ -360,9 +361,10 @@ class Selection:
         labels = np.arange(len(self.few)) if self.groups is None else self.groups[self.few]
         keys, numbers = key_of(self.points[self.few]), np.unique(labels, return_inverse=True)[1]
         order = np.argsort(np.bincount(numbers, keys) / np.bincount(numbers), kind="stable")
-        if len(order) < _PARTS * _FEWEST:
+        count = min(_PARTS, len(order))
+        if count < _FEWEST_PARTS:
             return []
-        parts = [order[part::_PARTS] for part in (*range(1, _PARTS, 2), *range(0, _PARTS, 2))]
+        parts = [order[part::count] for part in (*range(1, count, 2), *range(0, count, 2))]
         return [(self.few[np.isin(numbers, part)], len(part)) for part in parts]
 
     def _held_out(self, kernel: Kernel, kept: IntArray, out: IntArray) -> float:
@@ -549,6 +551,8 @@ class Selection:
         # Targets are the modes of all samples, which know each of them, so that penalties of single modes lower
         # leave-one-out errors and not those of new samples. Here modes and penalties are those of the other samples.
         one, each = 0.0, 0.0
+        if sum(count for _, count in self._parts) < _FEWEST:
+            return np.inf
         for out, _ in self._parts:
             kept = np.setdiff1d(self.few, out)
             targets, weight = self.targets[:, :_LEADING], self._groups_and_weight(kept)[1]
