@@ -30,9 +30,11 @@ class GridConvolution(nn.Module):
             return super().forward(grid)
         padding = [*self.padding]
         for axis in self.periodic:
-            size, reach = grid.shape[axis + 2], padding[axis]
-            places = torch.arange(-reach, size + reach, device=grid.device) % size
-            grid, padding[axis] = grid.index_select(axis + 2, places), 0
+            size, reach, padding[axis] = grid.shape[axis + 2], padding[axis], 0
+            # The kernel may reach further than around a small grid.
+            around = grid if reach <= size else torch.cat([grid] * -(-reach // size), axis + 2)
+            before = around.narrow(axis + 2, around.shape[axis + 2] - reach, reach)
+            grid = torch.cat([before, grid, around.narrow(axis + 2, 0, reach)], axis + 2)
         convolve: Any = _FUNCTIONS[len(padding)]
         return convolve(grid, self.weight, self.bias, padding=padding, groups=self.groups)
 
