@@ -282,6 +282,11 @@ class RolloutRegressor(BaseFrameRegressor):
         further = run.times[-1] + step * np.arange(1, self.n_frames_ - len(known) + 1)
         return np.concatenate([known, further]), [i if i < len(run.times) else None for i in numbers]
 
+    def _facts(self) -> dict[str, Any]:
+        """What the errors of the estimator in it are, for the model card."""
+        note = "errors of the estimator are those of one step from true frames; those of a rollout grow with its steps"
+        return super()._facts() | {"note": note}
+
     # ------------------------------------------------------------------ steps
     def _count_steps(self, n_inputs: int, n_targets: int) -> tuple[int, int]:
         """Return the number of frames of y, and of channels of a frame."""
