@@ -249,9 +249,8 @@ class Selection:
 
     def _rough(self, kernel: Kernel, penalty: float) -> Found:
         """Error of a kernel on all samples, with one penalty, and where these are too many on few inducing ones."""
-        count = self.targets.shape[1]
-        empty = np.zeros((0, min(count, _LEADING)))
-        found = Found(np.inf, None, np.full(count, penalty), empty, empty[:, 0])
+        empty = np.zeros((0, min(self.targets.shape[1], _LEADING)))
+        found = Found(np.inf, None, np.full(self.targets.shape[1], penalty), empty, empty[:, 0])
         if len(self.points) > MOST_EXACT:
             system = self._system(kernel, _SCREENED)
             residuals = system.left_out(system.project(self.targets), found.penalties[:1])[1]
@@ -337,8 +336,7 @@ class Selection:
         parts, n_scales = self._parts, min(self.points.shape[1], self.n_params + OWN_SCALES + 1)
         if sum(count for _, count in parts) >= _ENOUGH * n_scales or not parts:
             return 1.0
-        before: list[float] = []
-        after: list[float] = []
+        before, after = list[float](), list[float]()
         within = self._within_few()
         for out, _ in parts:
             if len(before) == _PARTS // 2 and abs(int(np.sign(np.subtract(after, before)).sum())) == len(before):
@@ -551,9 +549,7 @@ class Selection:
         # Targets are the modes of all samples, which know each of them, so that penalties of single modes lower
         # leave-one-out errors and not those of new samples. Here modes and penalties are those of the other samples.
         one, each = 0.0, 0.0
-        if sum(count for _, count in self._parts) < _FEWEST:
-            return np.inf
-        for out, _ in self._parts:
+        for out, _ in self._parts if sum(count for _, count in self._parts) >= _FEWEST else []:
             kept = np.setdiff1d(self.few, out)
             targets, weight = self.targets[:, :_LEADING], self._groups_and_weight(kept)[1]
             mean = mean_of(targets[kept], weight)

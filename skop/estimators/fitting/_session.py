@@ -275,9 +275,8 @@ class FitSession:
             ),
             f"training__subsample_points={drawn} draws points of X and y together; set it to None": drawn is not None,
         }
-        for reason, applies in reasons.items():
-            if applies:
-                raise FieldDataError(f"{_other_points(data)}, but {reason}.")
+        if reason := next((reason for reason, applies in reasons.items() if applies), ""):
+            raise FieldDataError(f"{_other_points(data)}, but {reason}.")
 
     def _split(self) -> tuple[IntArray, IntArray | None]:
         """Split the samples for training and validation; groups of successive samples are not split."""
@@ -370,8 +369,7 @@ class FitSession:
         model._check_size(network_spec, geometry, parameters)
         with isolated_randomness(self.rng, torch.device("cpu"), False):
             network = model._new_network(network_spec, geometry)
-        periodic = periodic_axes(model._symmetries, geometry)
-        set_periodic(network, periodic)
+        set_periodic(network, periodic := periodic_axes(model._symmetries, geometry))
         if isinstance(network, CorrectionNetwork) and self.base.unseen is not None:
             targets = standardized(data.targets, scalers)
             network.set_sizes(*remainder_sizes(self.base.unseen, targets, train, weight))
