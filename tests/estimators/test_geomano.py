@@ -92,7 +92,7 @@ def test_settings_that_do_not_fit_are_named_and_leave_an_earlier_fit(subtests):
         ({"mixer__scan_directions": "spiral"}, r"'scan_directions' parameter"),
         ({"mixer__direction_order": "any"}, r"'direction_order' parameter"),
         ({"mixer__activation": "relu"}, r"'activation' parameter"),
-        ({"mixer__kernel_size": 2}, r"kernel_size=2 is even"),
+        ({"mixer__kernel_size": 2}, r"kernel_size=2; expected an odd"),
         ({"mixer__step_range": (0.1,)}, r"a sequence of 2 numbers. Got \(0.1,\)"),
         ({"mixer__step_range": (0.0, 0.1)}, r"step_range is \(0.0, 0.1\)"),
         ({"patches__lifting_width": -1}, r"'lifting_width' parameter"),

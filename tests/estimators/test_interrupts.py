@@ -104,8 +104,8 @@ def test_an_interrupt_inside_another_call_reaches_the_user(interrupt_after, subt
             count, model = interrupt_after(9), CALLS[name]()
             with pytest.raises(KeyboardInterrupt):
                 model.fit(*[np.concatenate([X, X + 1])] * 2)
-            # Nothing was trained after it.
-            assert count[0] <= 10
+            # Nothing was trained after it: one more batch tells the share of the network, and one what is known.
+            assert count[0] <= 11
             with pytest.raises(NotFittedError):
                 model.predict(X)
 
