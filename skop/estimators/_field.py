@@ -36,7 +36,7 @@ from skop.estimators.files._file_checks import Held, checks, is_array
 from skop.estimators.files._persistence import register, save_estimator
 from skop.exceptions import FieldDataError, each_warning_once
 from skop.metrics import channel_sizes, relative_l2_score
-from skop.training import TrainingPlan
+from skop.training import DIRECT_TRAINING, TrainingPlan
 
 __all__ = ["FieldRegressor", "end_if_interrupted", "fitted_attributes", "restored_on_failure", "times_since"]
 
@@ -116,6 +116,9 @@ class FieldRegressor(RegressorMixin, FieldReader):
     `_predict_values`.
     """
 
+    #: Changes to the training of operators in the present fit, by an estimator around this one.
+    _training_plan = DIRECT_TRAINING
+
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         register(cls)
@@ -126,7 +129,11 @@ class FieldRegressor(RegressorMixin, FieldReader):
 
     def _fit_by_plan(self, X: Any, y: Any, plan: TrainingPlan, **options: Any) -> Self:
         """Fit as `fit` does, with changes to the training of the operators in it."""
-        found: Self = self.fit(X, y, **options)
+        self._training_plan = plan
+        try:
+            found: Self = self.fit(X, y, **options)
+        finally:
+            del self._training_plan
         return found
 
     # ------------------------------------------------------------------ prediction

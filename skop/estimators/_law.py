@@ -28,7 +28,6 @@ from skop.estimators.selection._search import Samples
 from skop.estimators.temporal._rollout import RolloutRegressor
 from skop.exceptions import FieldDataError, each_warning_once
 from skop.surrogate._predictions import combined
-from skop.training import DIRECT_TRAINING, TrainingPlan
 
 __all__ = ["LawRegressor"]
 
@@ -165,22 +164,6 @@ class LawRegressor(WrappingRegressor):
             If X or y cannot be used, a parameter does not exist, or the one to which y is proportional is zero in a
             sample; a ValueError.
         """
-        options = {"groups": groups, "params": params, "checkpoint_dir": checkpoint_dir}
-        return self._fit_by_plan(X, y, DIRECT_TRAINING, sample_weight, **options)
-
-    @fit_context(prefer_skip_nested_validation=False)
-    def _fit_by_plan(
-        self,
-        X: Any,
-        y: Any,
-        plan: TrainingPlan,
-        sample_weight: Any = None,
-        *,
-        groups: Any = None,
-        params: Any = None,
-        checkpoint_dir: Any = None,
-    ) -> Self:
-        """Fit by a plan for the training of operators."""
         kept = passed_on(checkpoint_dir, self.estimator)
         with restored_on_failure(self), each_warning_once():
             data = self._read(X, y, params=params, sample_weight=sample_weight, groups=groups)
@@ -191,7 +174,9 @@ class LawRegressor(WrappingRegressor):
             data = replace(data, inputs=self.laws_.within_a_turn(data.inputs))
             self._store_data(data, weight)
             parts = self.laws_.read_by_estimator(data.inputs), self.laws_.without_factor(data.targets, data.inputs)
-            samples = Samples(*parts, data.spec, weight, kept.get("checkpoint_dir"), labels, self._columns, plan)
+            samples = Samples(
+                *parts, data.spec, weight, kept.get("checkpoint_dir"), labels, self._columns, self._training_plan
+            )
             with checked_by_caller():
                 self.estimator_ = samples.fit(self._next_estimator())
         return self

@@ -241,25 +241,11 @@ class OperatorRegressor(OperatorParameters, CallbackSupportMixin, MeasuresCost, 
             If the user interrupts before the first epoch is complete. Later an interrupt ends the training with a
             warning, and the best weights so far are kept.
         """
-        options = {"params": params, "checkpoint_dir": checkpoint_dir}
-        return self._fit_by_plan(X, y, DIRECT_TRAINING, sample_weight, **options)
-
-    @fit_context(prefer_skip_nested_validation=True)
-    def _fit_by_plan(
-        self,
-        X: Any,
-        y: Any,
-        plan: TrainingPlan,
-        sample_weight: Any = None,
-        *,
-        params: Any = None,
-        checkpoint_dir: Any = None,
-    ) -> Self:
-        """Read and train by a plan; a fit that fails leaves an earlier one, or none, as it was."""
+        # A fit that fails leaves an earlier one, or none, as it was.
         network = getattr(self, "module_", None)
         kept = network.shares_restored_on_failure() if isinstance(network, CorrectionNetwork) else nullcontext()
         with restored_on_failure(self), kept:
-            self._train(X, y, sample_weight, plan, params, checkpoint_dir)
+            self._train(X, y, sample_weight, self._training_plan, params, checkpoint_dir)
         return self
 
     def _train(

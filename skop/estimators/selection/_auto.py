@@ -42,7 +42,7 @@ from skop.estimators.selection._search import (
     make_folds,
 )
 from skop.exceptions import FieldDataError, ModelFileError, each_warning_once
-from skop.training import DIRECT_TRAINING, TrainingPlan, in_words, is_watched, join_group
+from skop.training import in_words, is_watched, join_group
 
 __all__ = ["AutoRegressor", "classical_candidates", "leaderboard"]
 
@@ -231,36 +231,19 @@ class AutoRegressor(WrappingRegressor):
         KeyboardInterrupt
             If the user interrupts; an earlier fit is kept.
         """
-        options = {"groups": groups, "params": params, "checkpoint_dir": checkpoint_dir}
-        return self._fit_by_plan(X, y, DIRECT_TRAINING, sample_weight, **options)
-
-    @fit_context(prefer_skip_nested_validation=False)
-    def _fit_by_plan(
-        self,
-        X: Any,
-        y: Any,
-        plan: TrainingPlan,
-        sample_weight: Any = None,
-        *,
-        groups: Any = None,
-        params: Any = None,
-        checkpoint_dir: Any = None,
-    ) -> Self:
-        """Compare the candidates, and fit the best, by a plan for the training of operators."""
         group = join_group()
         with restored_on_failure(self), each_warning_once(), group.together():
             # The clock decides what is fitted, and it is another one in each process.
-            found = group.once(lambda: self._fit_alone(X, y, plan, sample_weight, groups, params, checkpoint_dir))
+            found = group.once(lambda: self._fit_alone(X, y, sample_weight, groups, params, checkpoint_dir))
             self.__dict__.update(found)
         return self
 
     def _fit_alone(
-        self, X: Any, y: Any, plan: TrainingPlan, sample_weight: Any, groups: Any, params: Any, checkpoint_dir: Any
+        self, X: Any, y: Any, sample_weight: Any, groups: Any, params: Any, checkpoint_dir: Any
     ) -> dict[str, Any]:
         """Search and fit in this process, and return the fitted attributes."""
         start = time.perf_counter()
-        options = (sample_weight, groups, params, start, _SEARCH, plan, checkpoint_dir)
-        data, further, search = self._search(X, y, *options)
+        data, further, search = self._search(X, y, sample_weight, groups, params, start, _SEARCH, checkpoint_dir)
         # A final fit that was killed goes on only with the time limit that it had.
         self.results_, seconds = computed_once(
             checkpoint_dir, self, data, further, lambda: (search.run(), search.final_seconds)
@@ -280,7 +263,6 @@ class AutoRegressor(WrappingRegressor):
         params: Any,
         start: float,
         part: float,
-        plan: TrainingPlan = DIRECT_TRAINING,
         checkpoint_dir: Any = None,
     ) -> tuple[TrainingData, dict[str, Any], Search]:
         """Read the data, and make the search, which takes a part of the budget; also return weights and groups."""
@@ -296,14 +278,16 @@ class AutoRegressor(WrappingRegressor):
         # Operators are fitted on the first fold alone before a final fit.
         each = None if seconds is None else seconds / (1 if part < 1 else len(folds))
         candidates = make_candidates(self._candidates(data.spec, each), rng, self.symmetries, weight is not None)
-        samples = Samples(data.inputs, data.targets, data.spec, weight, checkpoint_dir, groups, self._columns, plan)
+        samples = Samples(
+            data.inputs, data.targets, data.spec, weight, checkpoint_dir, groups, self._columns, self._training_plan
+        )
         end = None if self.max_time is None else start + self.max_time
         limit = "by epochs, without a time limit"
         if self.max_time is not None and seconds is not None:
             limit = f"{in_words(round(seconds))} for the search of {in_words(self.max_time)} in all"
         self._say(0, f"{len(candidates)} candidates, {len(folds)} folds; {limit}.")
         n_jobs = workers_for(self.n_jobs, len(candidates) * len(folds))
-        further = {"groups": groups, "weight": weight, "plan": described_plan(plan)}
+        further = {"groups": groups, "weight": weight, "plan": described_plan(self._training_plan)}
         return data, further, Search(candidates, samples, folds, end, part, n_jobs)
 
     def _say(self, level: int, words: str) -> None:

@@ -23,7 +23,7 @@ from skop.estimators.fitting._base_model import shared_between_fits
 from skop.estimators.fitting._checkpoint import passed_on, require_seed
 from skop.estimators.fitting._cost import CostEstimate, MeasuresCost, require_measurable
 from skop.exceptions import FieldDataError, each_warning_once
-from skop.training import DIRECT_TRAINING, TrainingPlan
+from skop.training import TrainingPlan
 
 __all__ = ["EnsembleRegressor"]
 
@@ -130,21 +130,6 @@ class EnsembleRegressor(MeasuresCost, WrappingRegressor):
         FieldDataError
             If X or y cannot be used; a ValueError.
         """
-        options = {"params": params, "checkpoint_dir": checkpoint_dir}
-        return self._fit_by_plan(X, y, DIRECT_TRAINING, sample_weight, **options)
-
-    @fit_context(prefer_skip_nested_validation=False)
-    def _fit_by_plan(
-        self,
-        X: Any,
-        y: Any,
-        plan: TrainingPlan,
-        sample_weight: Any = None,
-        *,
-        params: Any = None,
-        checkpoint_dir: Any = None,
-    ) -> Self:
-        """Fit all members by a plan for their training."""
         if not isinstance(self.estimator, FieldRegressor):
             remedy = "take sklearn.ensemble.BaggingRegressor for it"
             if isinstance(last_step(self.estimator), FieldRegressor):
@@ -171,7 +156,7 @@ class EnsembleRegressor(MeasuresCost, WrappingRegressor):
         options = {name: value for name, value in given.items() if value is not None} | kept
         with restored_on_failure(self), each_warning_once(), shared_between_fits():
             self.estimators_ = Parallel(n_jobs=workers_for(self.n_jobs, self.n_members))(
-                delayed(_fit_member)(member, X, y, plan, options, is_first=number == 0)
+                delayed(_fit_member)(member, X, y, self._training_plan, options, is_first=number == 0)
                 for number, member in enumerate(members)
             )
             first = self.estimators_[0]
