@@ -76,10 +76,16 @@ def _end_as_interrupted(ctx: click.Context) -> NoReturn:
     ctx.exit(_INTERRUPTED)
 
 
+class _Interrupts(list[int]):
+    """Interrupts of the user so far, and whether they wait: raised in C++ code that a package loads, they abort it."""
+
+    wait = False
+
+
 @contextmanager
-def _noted_interrupts() -> Iterator[list[int]]:
+def _noted_interrupts() -> Iterator[_Interrupts]:
     """List the interrupts of the user: packages that are being imported lose some, or make errors of their own."""
-    noted: list[int] = []
+    noted = _Interrupts()
     usual_hook = sys.unraisablehook
 
     def report(lost: sys.UnraisableHookArgs) -> None:
@@ -89,7 +95,8 @@ def _noted_interrupts() -> Iterator[list[int]]:
 
     def interrupt(number: int, frame: FrameType | None) -> None:
         noted.append(number)
-        signal.default_int_handler(number, frame)
+        if not noted.wait:
+            signal.default_int_handler(number, frame)
 
     usual = signal.default_int_handler
     is_main = threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGINT) is usual
@@ -126,9 +133,13 @@ def _loads_first(run: Callable[..., None]) -> Callable[..., None]:
 
     @wraps(run)
     def loaded(**options: Any) -> None:
-        import skop.estimators  # noqa: F401
-
-        if click.get_current_context().obj:
+        interrupts = click.get_current_context().obj
+        interrupts.wait = True
+        try:
+            import skop.estimators  # noqa: F401
+        finally:
+            interrupts.wait = False
+        if interrupts:
             raise KeyboardInterrupt
         run(**options)
 

@@ -139,7 +139,7 @@ def fit_estimator(estimator: Any, X: Any, y: Any, plan: TrainingPlan = DIRECT_TR
     One that takes groups, such as `PODRegressor`, gets the runs of a plan: steps of a run in the training would tell of
     the others that are left out. So does the last step of a Pipeline.
     """
-    runs = plan.runs(len(X))
+    runs = None if plan.n_steps is None else plan.runs(len(X))
     if runs is not None and isinstance(last_step(estimator), FieldRegressor) and has_steps(estimator):
         head, (_, last) = estimator[:-1], estimator.steps[-1]
         X = head.fit_transform(X, y) if len(head) else X
