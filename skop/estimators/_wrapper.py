@@ -140,7 +140,7 @@ def fit_estimator(estimator: Any, X: Any, y: Any, plan: TrainingPlan = DIRECT_TR
     the others that are left out. So does the last step of a Pipeline.
     """
     runs = None if plan.n_steps is None else plan.runs(len(X))
-    if runs is not None and isinstance(last_step(estimator), FieldRegressor) and has_steps(estimator):
+    if runs is not None and last_step(estimator) is not estimator and isinstance(last_step(estimator), FieldRegressor):
         head, (_, last) = estimator[:-1], estimator.steps[-1]
         X = head.fit_transform(X, y) if len(head) else X
         # With a memory, they are copies.
