@@ -36,6 +36,7 @@ from skop.estimators.files._file_checks import Held, checks, is_array
 from skop.estimators.files._persistence import register, save_estimator
 from skop.exceptions import FieldDataError, each_warning_once
 from skop.metrics import channel_sizes, relative_l2_score
+from skop.surrogate._domain import SeenRanges
 from skop.training import DIRECT_TRAINING, TrainingPlan
 
 __all__ = ["FieldRegressor", "end_if_interrupted", "fitted_attributes", "restored_on_failure", "times_since"]
@@ -219,11 +220,15 @@ class FieldRegressor(RegressorMixin, FieldReader):
             is_told = self._warn_if_outside(inputs, X)
             (mean, *others), places = ask(inputs, points)
             if writer is None and not is_told and self.ranges_ is not None:
-                self.ranges_.warn_of_outputs(mean, getattr(self, "n_frames_", None))
+                self._warn_of_outputs(mean, self.ranges_)
             labels = None if self.spec_.target_form.scalar_names is None else form_of(X).labels(X)
             own = self if writer is None else writer
             result = own._restore(mean, places, meshes, labels)
             return (result, *own._restore_beside(result, others, places, meshes, labels)) if others else result
+
+    def _warn_of_outputs(self, found: Predictions, ranges: SeenRanges) -> bool:
+        """Warn if a prediction is far outside of the range of y in the fit, and tell it."""
+        return ranges.warn_of_outputs(found, getattr(self, "n_frames_", None))
 
     def _restore(self, predictions: Predictions, places: FieldSet, meshes: list[Any] | None, labels: Any = None) -> Any:
         """Convert predictions to the form of y, on meshes if these are given."""

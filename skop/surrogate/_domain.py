@@ -271,8 +271,8 @@ class SeenRanges:
             **spread,
         )
 
-    def warn_of_outputs(self, found: Predictions, n_frames: int | None = None) -> None:
-        """Warn if a prediction is far outside the range of y in the fit, although X may be inside its ranges.
+    def warn_of_outputs(self, found: Predictions, n_frames: int | None = None) -> bool:
+        """Warn if a prediction is far outside the range of y in the fit, although X may be inside, and tell it.
 
         Outputs with another number of channels than in the fit are ignored, but other frames are compared with all
         frames of the fit. Frames in which a channel is constant up to rounding, beside the others, are ignored.
@@ -282,12 +282,12 @@ class SeenRanges:
         ]
         count = sum(part.shape[1] for part in parts)
         if self.outputs is None or self.n_samples < FEW:
-            return
+            return False
         low, high = self.outputs
         size = count if n_frames is None else count // n_frames
         if count != len(low):
             if n_frames is None or len(low) % size:
-                return
+                return False
             low, high = (
                 np.tile(reduce(held.reshape(-1, size), axis=0), n_frames)
                 for reduce, held in ((np.min, low), (np.max, high))
@@ -297,7 +297,8 @@ class SeenRanges:
         sizes = np.tile(np.maximum(np.abs(low), np.abs(high)).reshape(-1, size).max(axis=0), count // size)
         width = np.where(high - low > ROUNDING * sizes, high - low, np.inf)
         worst = int(np.argmax(excess / width))
-        if excess[worst] > _OUTPUTS * width[worst]:
+        is_far = bool(excess[worst] > _OUTPUTS * width[worst])
+        if is_far:
             n_channels = 0 if found.fields is None else np.shape(found.fields)[-1]
             what = f"channel {worst}" if worst < n_channels else f"scalar {worst - n_channels}"
             value = extremes[int(extremes[1, worst] - high[worst] == excess[worst]), worst]
@@ -307,6 +308,39 @@ class SeenRanges:
                 "wrong there. Compare with other estimators, or with other samples; add samples there.",
                 ExtrapolationWarning,
             )
+        return is_far
+
+    def warn_of_states(self, found: Predictions, n_frames: int) -> None:
+        """Warn if a rollout over more steps than those of the fit leaves the range of all frames of the fit."""
+        part = found.scalars if found.fields is None else found.fields
+        if self.outputs is None or part is None or not np.size(part):
+            return
+        size = np.shape(part)[-1] // n_frames
+        frames = self.outputs.reshape(2, -1, size)
+        n_steps = frames.shape[1]
+        given = self.params if self.values is None else self.values
+        if given is not None and given.shape[1] % size == 0:
+            frames = np.concatenate([frames, given.reshape(2, -1, size)], axis=1)
+        low, high = frames[0].min(axis=0), frames[1].max(axis=0)
+        lowest, highest = _range(np.reshape(part, (-1, n_frames * size))).reshape(2, n_frames, size)
+        # There are as many states as frames, which cover more of their range than runs do of a design.
+        margin = (_MARGIN + _OF_FEW / (self.n_samples * frames.shape[1])) * (high - low)
+        margin = np.maximum(margin, ROUNDING * np.maximum(np.abs(low), np.abs(high)))
+        # A larger wave than those of the fit is no warning if it does not grow.
+        floor = np.minimum(low, lowest[:n_steps].min(axis=0)) - margin
+        ceiling = np.maximum(high, highest[:n_steps].max(axis=0)) + margin
+        outside = np.argwhere((lowest < floor) | (highest > ceiling))
+        if not len(outside):
+            return
+        step, channel = outside[0]
+        value = (highest if highest[step, channel] > ceiling[channel] else lowest)[step, channel]
+        warn(
+            f"in step {step + 1} of {n_frames} the rollout leaves the states of the fit, whose trajectories have "
+            f"{n_steps} steps: channel {channel} is {value:.3g}, but was {low[channel]:.3g} to {high[channel]:.3g} in "
+            "all of their frames. The step is extrapolated from there on, and errors can grow without limit: predict "
+            "fewer steps, or add trajectories that reach such states.",
+            ExtrapolationWarning,
+        )
 
     def joined(self, other: SeenRanges) -> SeenRanges:
         """Return the ranges of this fit and of a later one that went on from it."""

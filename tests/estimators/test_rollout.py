@@ -1,6 +1,8 @@
 """RolloutRegressor against matrix powers, gradients by hand and by differences, and its promises on forms of data."""
 
 import pickle
+import re
+import warnings
 
 import numpy as np
 import pytest
@@ -14,7 +16,7 @@ from skop.data import unit_grid
 from skop.estimators.fitting import _objective
 from skop.estimators.fitting._objective import objective_of
 from skop.estimators.temporal._rollout import _one_steps
-from skop.exceptions import FieldDataError
+from skop.exceptions import ExtrapolationWarning, FieldDataError
 from skop.metrics import neg_relative_l2_scorer, relative_l2_error
 from skop.training import Trainer
 
@@ -54,6 +56,45 @@ def fields():
 
 
 # ---------------------------------------------------------------------- dynamics
+def waves(growth, n_samples=20, n_frames=30, amplitude=1.0, seed=0):
+    """Rotations by a third of a radian a step, ``(n, n_frames, 2)``, whose radius grows or falls."""
+    rng = np.random.default_rng(seed)
+    phase = rng.uniform(0, 2 * np.pi, (n_samples, 1)) + np.arange(n_frames) / 3
+    start = amplitude * rng.uniform(0.2, 1.0, (n_samples, 1))
+    radius = start * np.exp(growth * np.arange(n_frames))
+    return np.stack([radius * np.cos(phase), radius * np.sin(phase)], axis=-1)
+
+
+@pytest.mark.parametrize("kind", ["table", "fields"])
+@pytest.mark.parametrize(
+    ("growth", "amplitude", "leaves"),
+    [(0.1, 1.0, True), (0.0, 1.0, False), (-0.1, 1.0, False), pytest.param(0.0, 1.3, False, id="larger")],
+)
+def test_a_rollout_that_leaves_the_states_of_the_fit_is_named(kind, growth, amplitude, leaves):
+    frames, new = waves(growth), waves(growth, amplitude=amplitude, seed=1)
+
+    def given(part):
+        rows = part.reshape(len(part), -1)
+        # On a grid each state stands at all points.
+        return rows if kind == "table" else np.broadcast_to(rows[:, None, None], (len(rows), *GRID, rows.shape[1]))
+
+    model = RolloutRegressor(exact(), window=1).fit(given(frames[:, 0:1]), given(frames[:, 1:9]))
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        model.predict(given(new[:, 0:1]))
+        assert not found
+        model.predict(given(new[:, 0:1]), n_steps=29)
+    assert [item.category for item in found] == [ExtrapolationWarning] * leaves
+    if leaves:
+        low, high = frames[:, :9].min(axis=(0, 1)), frames[:, :9].max(axis=(0, 1))
+        words = re.search(r"step (\d+) of 29 .* have 8 steps: channel (\d) is (\S+),", str(found[0].message))
+        step, channel, value = int(words[1]), int(words[2]), float(words[3])
+        at_step = new[:, step, channel]
+        assert step > 8
+        assert value == pytest.approx(at_step.max() if value > 0 else at_step.min(), rel=1e-2)
+        assert value < low[channel] or value > high[channel]
+
+
 def test_linear_dynamics_follow_the_powers_of_the_matrix():
     frames, matrix = trajectories()
     model = RolloutRegressor(exact(), window=1).fit(frames[:20, :, :1], frames[:20, :, 1:])

@@ -23,6 +23,7 @@ from skop.estimators.operators._operator import OperatorRegressor
 from skop.estimators.temporal._frames import BaseFrameRegressor, join_frames, repeat_samples
 from skop.estimators.temporal._unrolling import StepForward
 from skop.exceptions import FieldDataError, NonFinitePredictionError, warn
+from skop.surrogate._domain import SeenRanges
 from skop.surrogate._symmetries import require_all_frames
 from skop.training import TrainingPlan
 
@@ -338,7 +339,8 @@ class RolloutRegressor(BaseFrameRegressor):
         params : as in `fit`
             Global parameters of the trajectories.
         n_steps : int or None, default=None
-            Number of frames to predict; None gives the number of frames in the y of the fit.
+            Number of frames to predict; None gives the number of frames in the y of the fit. A warning names the first
+            further step in which the states leave the range of those of the fit.
 
         Returns
         -------
@@ -397,6 +399,13 @@ class RolloutRegressor(BaseFrameRegressor):
                     "Train with noise or unroll, or predict fewer steps."
                 ) from error
         return self._as_predictions(frames)
+
+    def _warn_of_outputs(self, found: Predictions, ranges: SeenRanges) -> bool:
+        """Warn if a prediction is far outside of the range of y, or leaves the states of the fit in further steps."""
+        is_told = super()._warn_of_outputs(found, ranges)
+        if not is_told and self.feeds_back_:
+            ranges.warn_of_states(found, self.n_frames_)
+        return is_told
 
     def error_by_step(self, X: Any, y: Any = None, sample_weight: Any = None, *, params: Any = None) -> FloatArray:
         """Return the error of each predicted frame, which shows how it grows along the rollout.
