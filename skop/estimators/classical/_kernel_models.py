@@ -644,10 +644,10 @@ class KernelModel:
         return torch.cat(found, dim=1)[:, order] if is_tensor else np.concatenate(found, axis=1)[:, order]
 
     def variances(self, points: FloatArray) -> FloatArray:
-        """Variances (q, r) of new observations at points (q, d)."""
+        """Variances (q, r) of new observations at points (q, d), with the factors of leave-one-out errors."""
         found = np.empty((len(points), len(self.penalties)))
         for system, own in zip(self._systems(), self.columns, strict=True):
-            found[:, own] = system.variances(points, self.penalties[own])
+            found[:, own] = system.kernel.handicap**2 * system.variances(points, self.penalties[own])
         return found * self.sizes
 
     def left_out_variances(self) -> FloatArray:

@@ -307,14 +307,18 @@ class _Trial:
     gains: FloatArray
     at_new: float
 
-    @property
-    def factor(self) -> float:
-        """Factor of its leave-one-out errors that makes up for the search for length scales."""
-        return max(kernel.handicap for kernel in self.model.regressor.kernels)
-
     def left_out(self, samples: OutputSamples) -> Predictions:
-        """Predictions of each sample without it."""
-        return self.model.left_out(samples.targets, samples.points(self.model), samples.weight)
+        """Predictions of each sample without it, with errors times the factor for the search for length scales."""
+        factor = max(kernel.handicap for kernel in self.model.regressor.kernels)
+        found = self.model.left_out(samples.targets, samples.points(self.model), samples.weight)
+        part = _part_of(samples.targets, self.model.outputs)
+        true: list[Any] = [None if part.field is None else part.field.values, part.scalars]
+        return Predictions(
+            *(
+                None if held is None else known + factor * (held - known)
+                for held, known in zip((found.fields, found.scalars), true, strict=True)
+            )
+        )
 
     def errors(self, samples: OutputSamples) -> FloatArray:
         """Leave-one-out error of each of its outputs."""
@@ -322,7 +326,7 @@ class _Trial:
         found = self.left_out(samples)
         found = Predictions(*(None if held is None else held[rows] for held in (found.fields, found.scalars)))
         weight = None if samples.weight is None else samples.weight[rows]
-        return self.factor * errors_of_outputs(part[rows], found, weight)
+        return errors_of_outputs(part[rows], found, weight)
 
 
 class ModelSearch:
@@ -388,7 +392,7 @@ class ModelSearch:
         found = joined(models, [trial.left_out(self.samples) for trial in trials])
         is_between = self.samples.is_between
         rows = TargetRows(targets, self.samples.weight, self.samples.groups)
-        error = max(trial.factor for trial in trials) * rows.error_of(targets, found, is_between)
+        error = rows.error_of(targets, found, is_between)
         return models, error, first.tried | {"apart" if len(trials) > 1 else "logarithms": error}
 
     def begin(self, n_components: int | float | None) -> tuple[OutputModel, Decomposition]:

@@ -180,7 +180,8 @@ class PODRegressor(FieldRegressor):
     The standard deviation of ``predict(X, return_std=True)`` is that of a new observation: by a Gaussian process with
     the kernel of the regressor, or with ``"akima"`` by a random walk. It grows with the distance from the training
     samples. It is scaled so that the leave-one-out residuals of the training samples, divided by their standard
-    deviations, have a mean square of 1. It does not include errors that no training sample shows.
+    deviations, have a mean square of 1, times the factor of the leave-one-out error. It does not include errors that no
+    training sample shows: with fewer than 25 samples, 60 to 90 % of new values lie within two standard deviations.
 
     References
     ----------
