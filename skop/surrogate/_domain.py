@@ -243,6 +243,8 @@ class SeenRanges:
     in_logarithms: FloatArray | None = None
     #: Values of the target fields, and scalars, (2, q + s).
     outputs: FloatArray | None = None
+    #: 1 for parameters whose lowest and highest values several samples share, as the levels of a design, (p,).
+    in_levels: FloatArray | None = None
 
     @classmethod
     def from_fit(
@@ -256,6 +258,10 @@ class SeenRanges:
             scaled = np.where(in_logarithms, np.log(np.abs(np.where(params == 0, 1.0, params))), params)
             tailed = np.interp(_kurtosis(scaled), _KURTOSIS, (0.0, 1.0))
             spread = {"tailed": tailed, "in_logarithms": 1.0 * in_logarithms, "medians": np.median(params, axis=0)}
+            # Repeated runs share all values, whatever their design.
+            rows = np.unique(params, axis=0)
+            at_ends = [np.sum(rows == end, axis=0) for end in _range(params)]
+            spread["in_levels"] = 1.0 * ((np.min(at_ends, axis=0) > 1) & (np.ptp(params, axis=0) > 0))
         outputs = [] if targets is None else [_values_of(targets)]
         outputs += [] if scalars is None else [_range(np.asarray(scalars, dtype=np.float64))]
         lower, upper = boxes(inputs)
@@ -355,6 +361,8 @@ class SeenRanges:
         if "params" in parts and self.in_logarithms is not None and other.in_logarithms is not None:
             # A later fit may have seen numbers without logarithms.
             parts["in_logarithms"] = self.in_logarithms * (np.prod(parts["params"], axis=0) > 0)
+        if "params" in parts and self.in_levels is not None:
+            parts["in_levels"] = self.in_levels * (parts["params"] == self.params).all(axis=0)
         return replace(self, **parts)
 
     def findings(
@@ -386,14 +394,16 @@ class SeenRanges:
         low, high = params
         in_logarithms = np.zeros(len(low), bool) if self.in_logarithms is None else self.in_logarithms > 0
         medians = (low + high) / 2 if self.medians is None else self.medians
-        part = tailed * _TAILS + max(_MARGIN, _OF_FEW / self.n_samples)
+        # The range of levels is known, however few samples there are.
+        in_levels = np.zeros(len(low), bool) if self.in_levels is None else self.in_levels > 0
+        part = np.where(in_levels, _MARGIN, tailed * _TAILS + max(_MARGIN, _OF_FEW / self.n_samples))
         # Twice the distance of an end from the median is the range of an even design, and the longer side is that of a
         # longer tail.
         lowest, highest = (end + 2 * part * (end - medians) for end in (low, high))
         with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
             ratios = [end * (end / medians) ** (2 * part) for end in (low, high)]
         lowest, highest = np.where(in_logarithms, ratios, [lowest, highest])
-        slack = self._slack_of_few(params)
+        slack = np.where(in_levels, ROUNDING * np.abs(params).max(axis=0), self._slack_of_few(params))
         lowest, highest = lowest - slack * (1 - in_logarithms), highest + slack * (1 - in_logarithms)
         # Numbers of one sign whose range ends well above zero are compared by their ratios too, since a difference says
         # little of a thickness in another unit.

@@ -1,5 +1,6 @@
 """Predictions outside of what a fit has seen: one warning that names what and by how much, and a table of all."""
 
+import itertools
 import pickle
 import warnings
 from dataclasses import replace
@@ -77,6 +78,32 @@ def on_fields():
 
 
 # ---------------------------------------------------------------- parameters
+@pytest.mark.parametrize("levels", [(-1.0, 1.0), (0.0, 1.0), (1.0, 10.0, 100.0)])
+@pytest.mark.parametrize("n_params", [2, 3])
+@pytest.mark.parametrize("repeats", [1, 2])
+def test_a_factorial_design_has_a_known_range_however_few_runs_there_are(levels, n_params, repeats):
+    X = np.repeat(list(itertools.product(levels, repeat=n_params)), repeats, axis=0)
+    model = PODRegressor(regressor="ridge").fit(X, X.sum(axis=1) ** 2)
+    inside, outside = np.full((2, n_params), levels[-1])
+    # Half of the range beyond the highest level; of levels over decades a factor of the half of their decades.
+    outside[0] = levels[-1] ** 1.5 if len(levels) > 2 else levels[-1] + (levels[-1] - levels[0]) / 2
+    assert not len(model.check(X))
+    assert not len(model.check([inside, np.mean(X, axis=0)]))
+    found = model.check([inside, outside])
+    assert found["sample"].tolist() == [1]
+    assert found["what"].tolist() == ["parameter 0"]
+
+
+def test_repeated_runs_of_random_parameters_are_no_design():
+    alarms = 0
+    for seed in range(50):
+        rng = np.random.default_rng(seed)
+        X = np.repeat(rng.random((10, 2)), 2, axis=0)
+        model = PODRegressor(regressor="mean").fit(X, X.sum(axis=1) + rng.normal(size=20))
+        alarms += len(model.check(rng.random((1, 2))))
+    assert alarms <= 2
+
+
 def test_a_unit_mistake_is_named_with_its_parameter_sample_and_distance(on_table):
     wrong = DESIGN.iloc[:4].copy()
     wrong.loc[2, "E"] /= 1e6

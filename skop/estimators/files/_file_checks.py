@@ -394,7 +394,7 @@ def _check_ranges(held: Held) -> None:
     values = held.array("values", 2, None, optional=True)
     sizes = held.array("sizes", 2, None, optional=True)
     held.need(np.shape(values) == np.shape(sizes), "sizes", "two numbers for each channel")
-    for name in ("medians", "in_logarithms"):
+    for name in ("medians", "in_logarithms", "in_levels"):
         found = held.array(name, None, optional=True)
         held.need(found is None or np.shape(found) == np.shape(params)[1:], name, "a number for each parameter")
     held.array("outputs", 2, None, optional=True)
