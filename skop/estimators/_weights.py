@@ -60,6 +60,8 @@ def weight_option(estimator: Any, weight: FloatArray | None) -> dict[str, Any]:
 
 def counts_as_weight(estimator: Any, weight: FloatArray | None, counts: FloatArray | None) -> FloatArray | None:
     """Numbers of copies as weights; none if none were given, and the regressor of the estimator takes none."""
+    while not hasattr(estimator, "regressor") and hasattr(estimator, "estimator"):
+        estimator = estimator.estimator
     regressor = getattr(estimator, "regressor", estimator)
     takes_weights = isinstance(regressor, str) or has_fit_parameter(regressor, "sample_weight")
     return counts if takes_weights or weight is not None else None

@@ -139,7 +139,9 @@ def fit_estimator(estimator: Any, X: Any, y: Any, plan: TrainingPlan = DIRECT_TR
     One that takes groups, such as `PODRegressor`, gets the runs of a plan: steps of a run in the training would tell of
     the others that are left out. So does the last step of a Pipeline.
     """
-    runs = None if plan.n_steps is None else plan.runs(len(X))
+    runs, weight = None if plan.n_steps is None else plan.runs(len(X)), options.get("sample_weight")
+    if runs is not None and weight is not None and len(np.unique(runs[np.flatnonzero(weight)])) < 2:
+        runs = None
     if runs is not None and last_step(estimator) is not estimator and isinstance(last_step(estimator), FieldRegressor):
         head, (_, last) = estimator[:-1], estimator.steps[-1]
         X = head.fit_transform(X, y) if len(head) else X
@@ -150,7 +152,7 @@ def fit_estimator(estimator: Any, X: Any, y: Any, plan: TrainingPlan = DIRECT_TR
     if runs is not None and has_fit_parameter(estimator, "groups"):
         options = {"groups": runs, **options}
     elif runs is not None and not isinstance(estimator, FieldRegressor):
-        _warn_of_frames(estimator)
+        _warn_of_frames(last_step(estimator))
     try:
         if isinstance(estimator, FieldRegressor):
             return estimator._fit_by_plan(X, y, plan, **options)
@@ -170,7 +172,7 @@ def _warn_of_frames(estimator: Any) -> None:
     """Warn of an estimator of another library that judges models by frames, or an estimator of skop in it."""
     parts = estimator.get_params().values() if hasattr(estimator, "get_params") else ()
     judged = [type(part).__name__ for part in parts if isinstance(part, FieldRegressor)]
-    if judged or (hasattr(estimator, "cv") and hasattr(estimator, "estimator")):
+    if judged or hasattr(estimator, "cv"):
         name, inner = type(estimator).__name__, f", and so does {judged[0]} in it" if judged else ""
         warn(
             f"{name} takes the frames of runs for independent samples{inner}. Its choices and errors say nothing of "

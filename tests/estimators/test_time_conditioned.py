@@ -6,9 +6,10 @@ import warnings
 import numpy as np
 import pytest
 from sklearn.base import clone
+from sklearn.linear_model import LassoCV, Ridge
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import Pipeline, make_pipeline
-from sklearn.preprocessing import FunctionTransformer
+from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
 from skop import (
     AutoRegressor,
@@ -420,9 +421,16 @@ def test_who_takes_frames_for_samples_is_named(fields):
     search = GridSearchCV(PODRegressor(), {"regressor": ["ridge"]}, cv=2)
     with pytest.warns(SkopWarning, match="GridSearchCV takes the frames of runs .* PODRegressor in it"):
         TimeConditionedRegressor(search, times=5).fit(X, y)
+    for name, last in {"GridSearchCV": GridSearchCV(Ridge(), {"alpha": [1.0]}, cv=2), "LassoCV": LassoCV(cv=2)}.items():
+        flat, scalars = make_pipeline(StandardScaler(), last), y[:, 0, 0, ::2]
+        with pytest.warns(SkopWarning, match=f"{name} takes the frames of runs"):
+            TimeConditionedRegressor(flat, times=5).fit(X[:, 0, 0], scalars)
     for model in (TimeConditionedRegressor(PODRegressor(), times=5), RolloutRegressor(PODRegressor(), window=1)):
         with pytest.warns(SkopWarning, match="there is one run"):
             model.fit(X[:1], y[:1])
+        # So does a weight that leaves one.
+        with pytest.warns(SkopWarning, match="there is one run"):
+            model.fit(X, y, sample_weight=np.eye(len(X))[0])
 
 
 def test_a_network_over_a_good_base_is_no_worse():

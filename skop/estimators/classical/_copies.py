@@ -23,15 +23,16 @@ __all__ = ["groups_of_repeats", "groups_of_same_inputs", "merged", "relative", "
 
 #: Smaller parts of the mean weight count as this one, which is rounding in all sums; rows are divided by its root.
 _NO_WEIGHT = 1e-14
-#: Inputs at less than this part of the distance to the eighth neighbour are nearly the same, as after a second start of
-#: a run, or rounding; and targets, if their part is at most so many times that of the inputs.
-_SAME, _NEIGHBOURS, _STEEPEST = 1e-3, 8, 10.0
+#: Inputs at less than this part of the distance to the eighth neighbour are nearly the same, as after a step for finite
+#: differences; and targets, if their part is at most so many times that of the inputs.
+_NEAR, _NEIGHBOURS, _STEEPEST = 1e-3, 8, 10.0
+#: Inputs, and targets, at less than this part of the deviation of all samples are the same up to rounding, as after a
+#: second start of a run: their differences tell no slopes.
+_SAME = 1e-6
 #: Numbers that stand for a channel, and at most for a sample in the search for neighbours.
 _PER_CHANNEL, _PER_SAMPLE = 4, 6
 #: Distances below this part of the deviation of all samples are rounding.
 _ROUNDING = 1e-12
-#: Samples whose distances are in memory at once.
-_AT_ONCE = 1024
 
 
 def groups_of_same_inputs(inputs: FieldSet, *, nearly: bool = False) -> IntArray:
@@ -96,8 +97,13 @@ def _comparable(rows: FloatArray) -> FloatArray:
     return rows[:, varies] / size[varies]
 
 
-def _joined_where_near(number: IntArray, inputs: FieldSet, targets: Targets | None = None) -> IntArray:
-    """Numbers (n,) of samples, where those that are nearly the same in inputs, and targets if given, have the same."""
+def _joined_where_near(
+    number: IntArray, inputs: FieldSet, targets: Targets | None = None, part: float = _NEAR
+) -> IntArray:
+    """Numbers (n,) of samples, where those that are nearly the same in inputs, and targets if given, have the same.
+
+    They are within a part of the distance to the eighth neighbour, or the same up to rounding.
+    """
     first = np.unique(number, return_index=True)[1]
     n_rows, count = len(first), min(_NEIGHBOURS, len(first) // 2)
     is_ragged = inputs.is_ragged or (targets is not None and targets.field is not None and targets.field.is_ragged)
@@ -106,21 +112,16 @@ def _joined_where_near(number: IntArray, inputs: FieldSet, targets: Targets | No
     rows = _comparable(_of_pieces(inputs, _features)[first])
     if not rows.shape[1]:
         return number
-    others: FloatArray = np.zeros((n_rows, 0))
-    if targets is not None:
-        others = _comparable(_features(_target_parts(targets), len(number))[first])
-    seen = rows
-    if rows.shape[1] > _PER_SAMPLE:
-        seen = rows @ np.random.default_rng(0).standard_normal((rows.shape[1], _PER_SAMPLE))
-    near = cKDTree(seen).query(seen, count + 1)[1]
-    same = np.zeros(near.shape, dtype=bool)
-    for start in range(0, n_rows, _AT_ONCE):
-        some = slice(start, start + _AT_ONCE)
-        distance, other = (np.linalg.norm(part[near[some]] - part[some, np.newaxis], axis=2) for part in (rows, others))
-        scale, other_scale = (part.max(axis=1, keepdims=True) for part in (distance, other))
+    rows = _shortened(rows)
+    near = cKDTree(rows).query(rows, count + 1)[1]
+    distance = np.linalg.norm(rows[near] - rows[:, np.newaxis], axis=2)
+    scale = distance.max(axis=1, keepdims=True)
+    same = distance <= np.maximum(part * scale, _SAME)
+    if targets is not None and same.sum() > n_rows:
+        others = _shortened(_comparable(_features(_target_parts(targets), len(number))[first]))
+        other = np.linalg.norm(others[near] - others[:, np.newaxis], axis=2)
         share = np.divide(distance, scale, out=np.zeros_like(distance), where=scale > 0)
-        same[some] = distance <= np.maximum(_SAME * scale, _ROUNDING)
-        same[some] &= other <= np.maximum(_STEEPEST * share * other_scale, _ROUNDING)
+        same &= other <= np.maximum(_STEEPEST * share * other.max(axis=1, keepdims=True), _ROUNDING)
     pairs = np.repeat(np.arange(n_rows), same.sum(axis=1)), near[same]
     graph = coo_array((np.ones(len(pairs[0])), pairs), shape=(n_rows, n_rows))
     label = connected_components(graph, directed=False)[1]
@@ -129,6 +130,13 @@ def _joined_where_near(number: IntArray, inputs: FieldSet, targets: Targets | No
     lowest = np.full(label.max() + 1, n_rows)
     np.minimum.at(lowest, label, np.arange(n_rows))
     return np.asarray(np.unique(lowest[label][number], return_inverse=True)[1])
+
+
+def _shortened(rows: FloatArray) -> FloatArray:
+    """Rows (n, m), or random sums of them, which are as near to each other, where they are long."""
+    if rows.shape[1] <= _PER_SAMPLE:
+        return rows
+    return rows @ (np.random.default_rng(0).standard_normal((rows.shape[1], _PER_SAMPLE)) / np.sqrt(rows.shape[1]))
 
 
 def _target_parts(targets: Targets) -> list[Any]:
@@ -141,18 +149,25 @@ def without_copies(
 ) -> tuple[TrainingData, FloatArray | None, IntArray | None]:
     """Samples without those that are the same in inputs, targets and group, whose weights are added to the first one.
 
-    Also those that are nearly the same. Leaving out a sample of which a copy stays would show no error, nor would
-    leaving out a group: groups of the same samples are one. Samples that are all the same stay.
+    Leaving out a sample of which a copy stays would show no error, nor would leaving out a group: groups of the same
+    samples are one. Samples that are nearly the same stay, since they tell slopes, and are a group; but over one
+    parameter, where groups exclude some models, and with groups of the caller, they are copies too. Samples that are
+    all the same stay.
     """
     parts = [*_target_parts(data.targets), *_parts_of(data.inputs)]
     same = np.asarray(np.unique(_digests(parts, len(data.inputs)), return_inverse=True)[1])
-    number = _joined_where_near(same, data.inputs, data.targets)
+    has_slopes = groups is None and (data.inputs.n_channels > 0 or data.inputs.n_params > 1)
+    number = _joined_where_near(same, data.inputs, data.targets, _SAME if has_slopes else _NEAR)
+    if has_slopes and number.max() > 0:
+        near = _joined_where_near(number, data.inputs, data.targets)
+        if 0 < near.max() < number.max():
+            groups = near
     if number.max() + 1 == len(number):
         return data, weight, groups
     if number.max() == 0:
         return data, None, groups
     if groups is not None:
-        groups = _joined(groups, number)
+        groups = groups if has_slopes else _joined(groups, number)
         number = np.unique(np.stack([number, groups]), axis=1, return_inverse=True)[1]
     first = np.unique(number, return_index=True)[1]
     is_first = np.isin(np.arange(len(number)), first)

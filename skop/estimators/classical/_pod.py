@@ -158,10 +158,10 @@ class PODRegressor(FieldRegressor):
     samples better than other samples, so that with fewer than 15 samples for each length scale this error is too small.
     In this case modes and length scales are found again without an eighth of the samples. Both the kernel that is found
     and the kernel from which the search starts predict this eighth. The same is done with the other eighths, or with
-    half of them if these agree, and with each of 5 to 7 samples. The length scales of the search are taken only if
-    their errors on these parts are smaller. The leave-one-out error is then multiplied by a factor, so that it is
-    smaller than that of the start in the same ratio as these errors. With more than 400 samples, a part of them decides
-    on kernels.
+    four of them if these agree, and likewise with each of 5 to 7 samples. The length scales of the search are taken
+    only if their errors on these parts are smaller. The leave-one-out error is then multiplied by a factor, so that it
+    is smaller than that of the start in the same ratio as these errors. With more than 400 samples, a part of them
+    decides on kernels.
 
     With more than 2,000 samples, kernels have 1,500 inducing samples, each the farthest from the ones before it, and
     ridge regression on these kernels predicts all samples (subset of regressors). Leave-one-out residuals keep the
