@@ -139,6 +139,11 @@ class TestFlow:
         np.testing.assert_allclose(one, other[::-1] * [1, 1, -1, 1, 1], atol=1e-7)
         assert np.abs(one - other).max() > 0.1
 
+    def test_a_flow_is_found_where_the_mesh_of_the_first_guess_has_none(self, two_flows, monkeypatch):
+        monkeypatch.setattr(airfoil, "_START_RESIDUAL", 0.0)
+        found = make_airfoil(params=two_flows.params[:1], mach=0.5, **SMALL, return_X_y=False).fields[0]
+        np.testing.assert_allclose(found, two_flows.fields[0], rtol=0, atol=1e-7)
+
     def test_transonic_flow_of_the_naca_0012(self):
         """Symmetric, without lift, and with a shock about half a chord from the nose at Mach 0.8."""
         data = make_airfoil(params=ROUND, **MEDIUM)

@@ -544,7 +544,8 @@ def _check_operator(held: Held) -> None:
         held.array("symmetry_centre_", spec.n_dims, optional=True)
     if hasattr(held.value, "periodic_axes_"):
         axes = held.get("periodic_axes_")
-        is_known = isinstance(axes, tuple) and set(axes) <= set(range(len(inner.grid_shape or ())))
+        n_axes = len(inner.grid_shape or ())
+        is_known = isinstance(axes, tuple) and all(type(axis) is int and axis in range(n_axes) for axis in axes)
         held.need(is_known, "periodic_axes_", "axes of the grid")
     scalers = held.part("scalers_", "Scalers")
     _check_sizes_of_scalers(held, scalers, inner)
