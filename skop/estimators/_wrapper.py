@@ -139,9 +139,7 @@ def fit_estimator(estimator: Any, X: Any, y: Any, plan: TrainingPlan = DIRECT_TR
     One that takes groups, such as `PODRegressor`, gets the runs of a plan: steps of a run in the training would tell of
     the others that are left out. So does the last step of a Pipeline.
     """
-    runs, weight = None if plan.n_steps is None else plan.runs(len(X)), options.get("sample_weight")
-    if runs is not None and weight is not None and len(np.unique(runs[np.flatnonzero(weight)])) < 2:
-        runs = None
+    runs = None if plan.n_steps is None else plan.runs(len(X))
     if runs is not None and last_step(estimator) is not estimator and isinstance(last_step(estimator), FieldRegressor):
         head, (_, last) = estimator[:-1], estimator.steps[-1]
         X = head.fit_transform(X, y) if len(head) else X
@@ -150,7 +148,10 @@ def fit_estimator(estimator: Any, X: Any, y: Any, plan: TrainingPlan = DIRECT_TR
         fit_estimator(last, X, y, plan, **options)
         return estimator
     if runs is not None and has_fit_parameter(estimator, "groups"):
-        options = {"groups": runs, **options}
+        weight = options.get("sample_weight")
+        # A weight can leave a single run, without which there is no other.
+        used = runs if weight is None else runs[np.flatnonzero(weight)]
+        options = {"groups": runs if np.ptp(used) else None, **options}
     elif runs is not None and not isinstance(estimator, FieldRegressor):
         _warn_of_frames(last_step(estimator))
     try:

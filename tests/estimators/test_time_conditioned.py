@@ -428,7 +428,7 @@ def test_who_takes_frames_for_samples_is_named(fields):
     for model in (TimeConditionedRegressor(PODRegressor(), times=5), RolloutRegressor(PODRegressor(), window=1)):
         with pytest.warns(SkopWarning, match="there is one run"):
             model.fit(X[:1], y[:1])
-        # So does a weight that leaves one.
+        # A weight can leave one, too.
         with pytest.warns(SkopWarning, match="there is one run"):
             model.fit(X, y, sample_weight=np.eye(len(X))[0])
 

@@ -26,8 +26,8 @@ _NO_WEIGHT = 1e-14
 #: Inputs at less than this part of the distance to the eighth neighbour are nearly the same, as after a step for finite
 #: differences; and targets, if their part is at most so many times that of the inputs.
 _NEAR, _NEIGHBOURS, _STEEPEST = 1e-3, 8, 10.0
-#: Inputs, and targets, at less than this part of the deviation of all samples are the same up to rounding, as after a
-#: second start of a run: their differences tell no slopes.
+#: Inputs at less than this part of the deviation of all samples are the same up to rounding, as after a second start of
+#: a run: their differences tell no slopes.
 _SAME = 1e-6
 #: Numbers that stand for a channel, and at most for a sample in the search for neighbours.
 _PER_CHANNEL, _PER_SAMPLE = 4, 6

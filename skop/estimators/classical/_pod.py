@@ -181,7 +181,7 @@ class PODRegressor(FieldRegressor):
     the kernel of the regressor, or with ``"akima"`` by a random walk. It grows with the distance from the training
     samples. It is scaled so that the leave-one-out residuals of the training samples, divided by their standard
     deviations, have a mean square of 1, times the factor of the leave-one-out error. It does not include errors that no
-    training sample shows: with fewer than 25 samples, 60 to 90 % of new values lie within two standard deviations.
+    training sample shows: with fewer than 25 samples, some three of four new values lie within two standard deviations.
 
     References
     ----------
