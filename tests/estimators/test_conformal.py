@@ -42,10 +42,10 @@ SIZES = np.outer([0.1, 0.5, 1, 2, 5, 0.2], [1.0, 30.0])
 
 
 def runs(rng, count, sizes=SIZES):
-    """Samples with a parameter that says nothing, and fields whose nodes are correlated."""
+    """Samples with parameters that say nothing, and fields whose nodes are correlated."""
     common = rng.standard_normal((count, 1, sizes.shape[1]))
     values = sizes * (common + rng.standard_normal((count, *sizes.shape)))
-    return FieldSet(POINTS[: len(sizes)], None, params=rng.random((count, 1))), values
+    return FieldSet(POINTS[: len(sizes)], None, params=rng.random((count, 2))), values
 
 
 def as_fields(inputs, values):
@@ -209,15 +209,17 @@ def test_the_law_of_groups_is_for_a_sample_of_a_new_group():
     expect_law(np.array(hits), 25, 0.9, 300)
 
 
+@pytest.mark.parametrize("step", [0.0, 1e-7])
 @pytest.mark.parametrize("method", ["split", "cv+", "jackknife+"])
-def test_bands_of_repeated_designs_are_for_a_new_design(method):
+def test_bands_of_repeated_designs_are_for_a_new_design(method, step):
     # The nearest sample predicts its own repeat without an error, and a new design with one.
     covered = []
     for seed in range(8):
         X = np.random.default_rng(seed).random((24, 1))
         y = np.sin(40 * X[:, 0])
         model = ConformalRegressor(KNeighborsRegressor(1), method=method, coverage=0.6, random_state=seed)
-        model.fit(np.tile(X[:12], (4, 1)), np.tile(y[:12], 4))
+        # Steps for finite differences are repeats too.
+        model.fit(np.concatenate([X[:12] + number * step for number in range(4)]), np.tile(y[:12], 4))
         covered.append(model.score_coverage(X[12:], y[12:])["scalar 0"])
     assert np.mean(covered) > 0.5
 
@@ -373,9 +375,9 @@ def test_weights_of_new_samples_that_cannot_be_used_are_refused():
 def test_scales_follow_the_size_of_the_errors():
     rng = np.random.default_rng(9)
     inputs, values = runs(rng, 300)
-    values = values * (1 + 9 * np.asarray(inputs.params)[:, None])
+    values = values * (1 + 9 * np.asarray(inputs.params)[:, :1, None])
     targets = as_fields(inputs, values)
-    quiet = FieldSet(POINTS, None, params=np.array([[0.0], [1.0]]))
+    quiet = FieldSet(POINTS, None, params=np.array([[0.0, 0.5], [1.0, 0.5]]))
 
     def widths(scale):
         band = ConformalRegressor(MeanFieldRegressor(), scale=scale, calibration_size=0.6, random_state=0)

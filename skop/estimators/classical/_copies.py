@@ -156,12 +156,9 @@ def without_copies(
     """
     parts = [*_target_parts(data.targets), *_parts_of(data.inputs)]
     same = np.asarray(np.unique(_digests(parts, len(data.inputs)), return_inverse=True)[1])
-    has_slopes = groups is None and (data.inputs.n_channels > 0 or data.inputs.n_params > 1)
-    number = _joined_where_near(same, data.inputs, data.targets, _SAME if has_slopes else _NEAR)
-    if has_slopes and number.max() > 0:
-        near = _joined_where_near(number, data.inputs, data.targets)
-        if 0 < near.max() < number.max():
-            groups = near
+    has_slopes = groups is None and _has_slopes(data.inputs)
+    number, near = _same_and_near(same, data, has_slopes)
+    groups = groups if near is None else near
     if number.max() + 1 == len(number):
         return data, weight, groups
     if number.max() == 0:
@@ -173,6 +170,20 @@ def without_copies(
     is_first = np.isin(np.arange(len(number)), first)
     sums = np.bincount(number, weight)[number[is_first]].astype(np.float64)
     return samples_with_weight(data, is_first), sums, None if groups is None else groups[is_first]
+
+
+def _has_slopes(inputs: FieldSet) -> bool:
+    """Whether samples that are nearly the same tell slopes; over one parameter groups exclude some models."""
+    return inputs.n_channels > 0 or inputs.n_params > 1
+
+
+def _same_and_near(number: IntArray, data: TrainingData, has_slopes: bool) -> tuple[IntArray, IntArray | None]:
+    """Numbers (n,) of samples that count as one, and of groups that are nearly the same, or None without any."""
+    number = _joined_where_near(number, data.inputs, data.targets, _SAME if has_slopes else _NEAR)
+    if not has_slopes or number.max() == 0:
+        return number, None
+    near = _joined_where_near(number, data.inputs, data.targets)
+    return number, near if 0 < near.max() < number.max() else None
 
 
 def _joined(groups: IntArray, number: IntArray) -> IntArray:
@@ -194,7 +205,9 @@ def relative(weight: FloatArray | None) -> FloatArray | None:
     return np.maximum(weight / weight.mean(), _NO_WEIGHT)
 
 
-def merged(data: TrainingData, weight: FloatArray | None = None) -> tuple[TrainingData, IntArray, FloatArray | None]:
+def merged(
+    data: TrainingData, weight: FloatArray | None = None, n_frames: int = 1
+) -> tuple[TrainingData, IntArray, FloatArray | None, IntArray | None]:
     """Merge samples with the same inputs into one, with the mean of their targets.
 
     Parameters
@@ -203,6 +216,8 @@ def merged(data: TrainingData, weight: FloatArray | None = None) -> tuple[Traini
         n samples with the same number of points.
     weight : ndarray of shape (n,) or None, default=None
         Weights of the samples; None if all are equal.
+    n_frames : int, default=1
+        Number of successive samples that are the frames of one run; with more, nearly equal samples are the same.
 
     Returns
     -------
@@ -212,11 +227,13 @@ def merged(data: TrainingData, weight: FloatArray | None = None) -> tuple[Traini
         Number of the merged sample of each one.
     weight : ndarray of shape (n,) or None
         Sums of the weights of the merged samples, or their numbers.
+    near : ndarray of int, or None
+        Group of each merged sample, where some are nearly the same.
     """
-    group = _joined_where_near(groups_of_same_inputs(data.inputs), data.inputs, data.targets)
+    group, near = _same_and_near(groups_of_same_inputs(data.inputs), data, n_frames == 1 and _has_slopes(data.inputs))
     # Where no input differs, each sample is predicted by the mean of the others.
     if group.max() + 1 in (1, len(group)):
-        return data, np.arange(len(group)), weight
+        return data, np.arange(len(group)), weight, near
     first = np.unique(group, return_index=True)[1]
     targets, fields, scalars = data.targets[first], data.targets.field, data.targets.scalars
     field = None
@@ -224,7 +241,7 @@ def merged(data: TrainingData, weight: FloatArray | None = None) -> tuple[Traini
         field = targets.field.with_values(_means(fields.values, group, weight))
     means = Targets(field, None if scalars is None else _means(scalars, group, weight), targets.elsewhere)
     sums = np.asarray(np.bincount(group, weight), dtype=np.float64)
-    return TrainingData(data.inputs[first], means, data.spec), group, sums
+    return TrainingData(data.inputs[first], means, data.spec), group, sums, None if near is None else near[first]
 
 
 def _means(values: Any, group: IntArray, weight: FloatArray | None) -> FloatArray:

@@ -192,9 +192,9 @@ class BaseModel:
         whole = TrainingData(data.inputs[used], data.targets[used], data.spec.network_spec)
         # A copy of a left-out sample in the fit would make its prediction too good.
         own = None if weight is None else weight[used]
-        chosen, group, counts = merged(whole, own)
+        chosen, group, counts, near = merged(whole, own, n_frames)
         merged_weight = counts_as_weight(kind, own, counts)
-        runs = None if n_frames == 1 else _runs_of(used // n_frames, group)
+        runs = near if n_frames == 1 else _runs_of(used // n_frames, group)
         estimator, nodes = _classical(kind) if isinstance(kind, str) else clone(kind), None
         if isinstance(estimator, PODRegressor) and estimator.grid == "auto":
             # Only samples with corresponding nodes have a base.

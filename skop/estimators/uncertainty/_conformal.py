@@ -237,7 +237,7 @@ class ConformalRegressor(WrappingRegressor):
             are not used.
         groups : array-like of shape (n,) or None, default=None
             Labels of groups of samples, such as runs of one geometry, which are held out together and count as one.
-            By default, samples with the same inputs are a group, unless `cv` is a splitter or a list.
+            By default, samples with the same inputs, or nearly, are a group, unless `cv` is a splitter or a list.
         params : as in `LaMORegressor.fit`
             Global parameters of the runs beside fields or meshes.
         checkpoint_dir : path-like or None, default=None
@@ -263,7 +263,7 @@ class ConformalRegressor(WrappingRegressor):
             self._check_steps(data.spec.is_table or data.spec.is_fieldset, data.spec)
             _warn_of_factorial_design(data.inputs)
             if labels is None and (self.method != "cv+" or isinstance(self.cv, Integral)):
-                labels = groups_of_repeats(data.inputs)
+                labels = groups_of_repeats(data.inputs, nearly=True)
             samples = Samples(data.inputs, data.targets, data.spec, weight, checkpoint_dir, labels, self._columns)
             estimator = _at_times(self.estimator, getattr(self, "series_", {}))
             self.__dict__.update(Calibration(self, estimator, samples, used).run())
