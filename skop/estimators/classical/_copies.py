@@ -192,7 +192,7 @@ def _joined(groups: IntArray, number: IntArray) -> IntArray:
     names, found = np.unique(np.array(held, dtype=object), return_inverse=True)
     if len(names) < 2:
         raise FieldDataError(
-            f"all {len(held)} groups hold the same samples, and 2 that differ are needed to leave one out; pass "
+            f"all {len(held)} groups hold the same or nearly the same samples, and 2 that differ are needed; pass "
             "groups=None."
         )
     return np.asarray(found)[groups]
