@@ -86,13 +86,13 @@ class SequenceOf(HasMethods):
         return f"a sequence of {kind}" if self.length is None else f"a sequence of {self.length} {kind}"
 
 
-def final_regressor(estimator: Any, X: Any) -> tuple[Any, Any]:
-    """Return the regressor inside fitted pipelines and searches, and X as it gets it."""
+def final_regressor(estimator: Any, X: Any = None) -> tuple[Any, Any]:
+    """Return the regressor inside fitted pipelines and searches, and X, if it is given, as it gets it."""
     while True:
         if hasattr(estimator, "best_estimator_"):
             estimator = estimator.best_estimator_
         elif hasattr(estimator, "steps"):
-            X = estimator[:-1].transform(X) if len(estimator.steps) > 1 else X
+            X = estimator[:-1].transform(X) if X is not None and len(estimator.steps) > 1 else X
             estimator = estimator.steps[-1][1]
         else:
             return estimator, X

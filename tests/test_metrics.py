@@ -2,18 +2,23 @@
 
 import ast
 import pickle
+import re
 from pathlib import Path
 
 import numpy as np
 import pytest
+from sklearn import config_context
 from sklearn.base import BaseEstimator, RegressorMixin, clone
 from sklearn.linear_model import Ridge
 from sklearn.metrics import make_scorer
 from sklearn.metrics import root_mean_squared_error as sklearn_rmse
 from sklearn.model_selection import GridSearchCV, KFold, cross_validate
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 import skop.metrics
-from skop import FieldSet, metrics
+from skop import FieldSet, PODRegressor, metrics
+from skop._sklearn_compat import final_regressor
 from skop.data import unit_grid
 from skop.exceptions import FieldDataError
 from skop.metrics import (
@@ -204,6 +209,34 @@ def test_units(fields, subtests):
             np.testing.assert_allclose(error(-7 * u, -7 * v), expected, rtol=1e-6)
             if error in RELATIVE_ERRORS:
                 assert error(u, 0 * u) == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("size", [1e-200, 1e200])
+def test_sizes_whose_squares_double_precision_cannot_hold(fields, size, subtests):
+    size = 2.0 ** round(np.log2(size))  # changes no digit
+    constants = {mean_pointwise_relative_error, pdebench_nrmse}  # their divisors hold 1e-9
+    for error in ALL_ERRORS:
+        with subtests.test(error=error):
+            unit = 1.0 if error in (*RELATIVE_ERRORS, phase_error) else size
+            if error not in constants:
+                np.testing.assert_array_equal(error(*(size * part for part in fields)), unit * error(*fields))
+    u, v = fields
+    # A sample alone, as a prediction that diverged.
+    v[0] *= 1e200
+    expected = np.linalg.norm(v[0] / 1e200) / np.linalg.norm(u[0]) * 1e200
+    assert relative_l2_error(u, v, average="none")[0] == pytest.approx(expected)
+    others = np.arange(6) > 0
+    for error in (relative_l2_error, root_mean_squared_error, h1_error):
+        assert error(u, v, sample_weight=others) == pytest.approx(error(u[1:], v[1:]))
+    with subtests.test(of="scalars and channels"):
+        u, v = fields[0][:, 0, 0], fields[0][:, 0, 1]
+        for average in ("mean", "channel"):
+            options = {"kind": "scalar", "average": average}
+            np.testing.assert_array_equal(
+                relative_l2_error(size * u, size * v, **options), relative_l2_error(u, v, **options)
+            )
+        scale = np.array([size, 1.0])
+        np.testing.assert_array_equal(channel_sizes(scale * fields[0]), scale * channel_sizes(fields[0]))
 
 
 def test_triangle_inequality(fields, subtests):
@@ -489,6 +522,33 @@ def test_grid_metrics_never_guess_a_grid(fields):
             error(np.ones(3), np.ones(3))
     with pytest.raises(FieldDataError, match="at least 3"):
         h1_error(u, v, grid_shape=(10, 2))
+
+
+def test_a_grid_shape_other_than_that_of_the_fields_is_refused(fields, subtests):
+    u, v = fields  # on a grid (5, 4)
+    coords = unit_grid((5, 4))
+    points = [field.reshape(6, 20, 2) for field in fields]
+    known = FieldSet(coords, points[0], grid_shape=(5, 4))
+    for error in GRID_ERRORS:
+        with subtests.test(error=error):
+            for wrong in ((4, 5), (20,), (3, 4)):
+                named = rf"grid_shape is {re.escape(str(wrong))}, but sample 0 of y_{{}} is on a grid \(5, 4\)"
+                for true in (u, list(u), known):
+                    with pytest.raises(FieldDataError, match=named.format("true")):
+                        error(true, v, grid_shape=wrong)
+                with pytest.raises(FieldDataError, match=named.format("pred")):
+                    error(points[0], v, grid_shape=wrong)
+            with pytest.raises(FieldDataError, match=r"axes of grid_shape \(4, 5\).*Check the order"):
+                error(FieldSet(coords.reshape(20, 2), points[0]), points[1], grid_shape=(4, 5))
+            for same in (u, known, points[0]):
+                np.testing.assert_array_equal(error(same, v, grid_shape=[5, 4]), error(u, v))
+            # An axis with a single point leaves the points in their order.
+            line = [field[:, :, :1] for field in fields]
+            flat = [field[:, :, 0] for field in line]
+            np.testing.assert_array_equal(error(*line, grid_shape=(5,)), error(*flat, grid_shape=(5,)))
+
+
+def test_spacing_needs_a_number_for_each_axis(fields):
     with pytest.raises(FieldDataError, match="2 positive"):
         h1_error(*fields, spacing=(1.0,))
 
@@ -591,6 +651,54 @@ def test_scorers_pickle_clone_and_take_weights(subtests):
             expected = -SCORERS[scorer](y, model.predict(X), sample_weight=weight)
             for copy in (scorer, pickle.loads(pickle.dumps(scorer)), clone(scorer, safe=False)):
                 assert copy(model, X, y, sample_weight=weight) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("kind", ["y (n,)", "y (n, 1)", "table", "list", "field"])
+def test_the_relative_scorer_is_the_physical_score_minus_one(kind, subtests):
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, (24, 3))
+    # Scalars of two sizes, some near zero: as one-channel fields they would have another error.
+    table = np.stack([X[:, 0] + X[:, 1] ** 2, 50 * np.sin(3 * X[:, 2])], axis=1) + 0.1 * rng.normal(size=(24, 2))
+    field = table[:, None] * rng.normal(size=(6, 2))
+    y = {"y (n,)": table[:, 0], "y (n, 1)": table[:, :1], "table": table, "list": table.tolist(), "field": field}[kind]
+    train, test = slice(16), slice(16, None)
+    model = PODRegressor(regressor="ridge")
+    pipeline = make_pipeline(StandardScaler(), model)
+    search = GridSearchCV(
+        pipeline, {"podregressor__regressor": ["mean", "ridge"]}, scoring=neg_relative_l2_scorer, cv=2
+    )
+    for estimator in (model, pipeline, search, make_pipeline(StandardScaler(), search)):
+        with subtests.test(estimator=estimator):
+            fitted = clone(estimator).fit(X[train], y[train])
+            final, inputs = final_regressor(fitted, X[test])
+            weight = np.arange(8.0)
+            for options in ({}, {"sample_weight": weight}):
+                expected = final.score_physical(inputs, y[test], **options) - 1
+                assert neg_relative_l2_scorer(fitted, X[test], y[test], **options) == pytest.approx(expected, rel=1e-12)
+    y = np.asarray(y)
+    scoring = {"relative": neg_relative_l2_scorer, "root": neg_root_mean_squared_scorer}
+    for scorers, name in ((neg_relative_l2_scorer, "test_score"), (scoring, "test_relative")):
+        splits = KFold(2)
+        found = cross_validate(model, X, y, scoring=scorers, cv=splits, error_score="raise")[name]
+        fits = [(clone(model).fit(X[part], y[part]), rest) for part, rest in splits.split(X)]
+        expected = [fitted.score_physical(X[rest], y[rest]) - 1 for fitted, rest in fits]
+        np.testing.assert_allclose(found, expected, rtol=1e-12)
+
+
+def test_the_kind_that_a_user_gives_a_scorer_counts():
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(2, 12, 3))
+    model = PODRegressor(regressor="ridge").fit(X, y)
+    errors = {kind: relative_l2_error(y, model.predict(X), kind=kind) for kind in ("field", "scalar")}
+    assert errors["field"] != pytest.approx(errors["scalar"], rel=1e-3)
+    assert neg_relative_l2_scorer(model, X, y) == -errors["scalar"]
+    stated = clone(neg_relative_l2_scorer, safe=False)
+    stated._kwargs = {"kind": "field"}
+    assert stated(model, X, y) == -errors["field"]
+    with config_context(enable_metadata_routing=True):
+        assert neg_relative_l2_scorer(model, X, y, kind="field") == -errors["field"]
+    for scorer in set(SCORERS) - {neg_relative_l2_scorer, neg_h1_scorer}:
+        assert scorer(model, X, y) == -SCORERS[scorer](y, model.predict(X))
 
 
 def test_make_scorer_passes_settings_on():

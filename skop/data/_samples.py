@@ -64,6 +64,9 @@ from skop.exceptions import FieldDataError, NonFinitePredictionError
 
 __all__ = ["TrainingData", "read", "read_inputs", "read_query", "read_scored", "restore"]
 
+#: How scikit-learn converts tables; gaps are named later, by sample and column.
+_NUMBERS: dict[str, Any] = {"dtype": np.float64, "ensure_all_finite": False}
+
 
 @dataclass(frozen=True)
 class TrainingData:
@@ -373,16 +376,11 @@ def _read_table(
     X, is_field, table = check_table(X), _is_field(y, kind), y
     refuse_mask(y, "y")
     refuse_strangers(y, "y")
-    if estimator is None:
-        X = np.asarray(X)
-    else:
-        # Gaps are named later, by sample and column.
-        X = validate_data(estimator, X, reset=reset, dtype=np.float64, ensure_all_finite=False)
+    X = _from_objects(X, "X") if estimator is None else validate_data(estimator, X, reset=reset, **_NUMBERS)
     if y is None:
         raise FieldDataError("fitting requires y to be passed, but the target y is None.")
-    if estimator is not None and not is_field:
-        y = check_array(y, dtype=np.float64, ensure_2d=False, ensure_all_finite=False, input_name="y")
     if not is_field:
+        y = _from_objects(y, "y") if estimator is None else check_array(y, ensure_2d=False, input_name="y", **_NUMBERS)
         inputs = table_inputs(X, None, (1,))
         check_not_empty(inputs, "X")
         targets, form = read_scalars(np.asarray(y))
@@ -396,6 +394,14 @@ def _read_table(
     inputs = table_inputs(X, fields.coords, fields.grid_shape)
     check_not_empty(inputs, "X")
     return inputs, field_targets(fields, kind), "parameters", geometry
+
+
+def _from_objects(table: Any, name: str) -> Any:
+    """Convert a table without an estimator: columns of several types become objects, which are read as fits do."""
+    array = np.asarray(table)
+    # Sparse matrices are objects without axes, and refused later.
+    is_object = array.dtype == object and array.ndim > 0
+    return check_array(table, ensure_2d=False, input_name=name, **_NUMBERS) if is_object else array
 
 
 def _is_field(y: Any, kind: Form) -> bool:

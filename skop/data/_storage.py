@@ -139,7 +139,7 @@ def _as_array(array: Any, name: str) -> np.ndarray:
 
 
 def refuse_mask(array: Any, name: str) -> None:
-    """Raise where entries are masked, since NumPy would take what lies under the mask, and for sparse tensors.
+    """Raise where entries are masked, since NumPy would take what lies under the mask, and for tensors it cannot take.
 
     Parameters
     ----------
@@ -151,12 +151,14 @@ def refuse_mask(array: Any, name: str) -> None:
     Raises
     ------
     FieldDataError
-        If an entry is masked, or the array is a sparse tensor.
+        If an entry is masked, or the array is a sparse tensor or one that requires gradients.
     """
     # By its text, so that torch need not be imported.
     if str(getattr(array, "layout", "torch.strided")) not in ("torch.strided", "torch._mkldnn"):
         raise FieldDataError(f"{name} is a sparse tensor; pass a dense one: {name}.to_dense().")
     parts = array if isinstance(array, list) else [array]
+    if any(getattr(part, "requires_grad", None) is True for part in parts):
+        raise FieldDataError(f"{name} is a tensor that requires gradients; pass one without: {name}.detach().")
     count = sum(int(np.ma.count_masked(part)) for part in parts if isinstance(part, np.ma.MaskedArray))
     # Rows of a list may hold the constant itself.
     count += sum(item is np.ma.masked for part in parts if isinstance(part, list) for item in part)

@@ -15,14 +15,23 @@ from sklearn.utils import check_random_state, get_tags
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
 from skop._optional import import_optional
-from skop._sklearn_compat import has_steps, last_step
+from skop._sklearn_compat import final_regressor, has_steps, last_step
 from skop.data import DataSpec, FieldSet, Predictions, Targets
 from skop.estimators._field import FieldRegressor
 from skop.estimators._reading import checked_by_caller
 from skop.exceptions import FieldDataError, warn
 from skop.training import DIRECT_TRAINING, TrainingPlan
 
-__all__ = ["WrappingRegressor", "as_input", "as_predictions", "asked", "continued", "fit_estimator", "goes_on"]
+__all__ = [
+    "WrappingRegressor",
+    "as_input",
+    "as_predictions",
+    "asked",
+    "continued",
+    "fit_estimator",
+    "frame_size",
+    "goes_on",
+]
 
 
 class WrappingRegressor(MetaEstimatorMixin, FieldRegressor):
@@ -88,7 +97,7 @@ class WrappingRegressor(MetaEstimatorMixin, FieldRegressor):
     @property
     def _n_components(self) -> int | None:
         """Number of channels of a frame if the estimator predicts frames; None otherwise."""
-        return getattr(getattr(self, "estimator_", None), "_n_components", None)
+        return frame_size(getattr(self, "estimator_", None))
 
     def _facts(self) -> dict[str, Any]:
         """The estimator in it, for the model card."""
@@ -192,6 +201,11 @@ def continued(fitted: Any, estimator: Any) -> Any:
     params = clone(estimator).get_params(deep=False)
     params.pop("random_state", None)
     return copy.deepcopy(fitted).set_params(**params)
+
+
+def frame_size(estimator: Any) -> int | None:
+    """Number of channels of a frame if a fitted estimator, or the last one in it, predicts frames; None otherwise."""
+    return getattr(final_regressor(estimator)[0], "_n_components", None)
 
 
 # ---------------------------------------------------------------------- predictions

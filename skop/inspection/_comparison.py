@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
@@ -20,9 +20,10 @@ from sklearn.multioutput import MultiOutputRegressor
 
 from skop._typing import FloatArray
 from skop.data import FieldSet, TrainingData, read
+from skop.estimators._wrapper import frame_size
 from skop.estimators.selection._auto import classical_candidates
 from skop.exceptions import FieldDataError, SkopError
-from skop.inspection._evaluation import Evaluation, evaluate
+from skop.inspection._evaluation import Evaluation, evaluate, in_frames
 
 __all__ = ["ModelResult", "compare_models"]
 
@@ -145,14 +146,22 @@ def compare_models(
         note = f"interrupted after {time.perf_counter() - start:.0f} s"
         results.append(ModelResult(cut, None, 0.0, note))
         results += [ModelResult(name, None, 0.0, "not fitted, since the comparison was interrupted") for name in others]
+    # Frames in time of one field share its unit for all models, if one predicts frames.
+    sizes = [size for result in results if (size := frame_size(result.model)) is not None]
+    if sizes:
+        results = [
+            result if result.evaluation is None else replace(result, evaluation=in_frames(result.evaluation, sizes[0]))
+            for result in results
+        ]
     if first_error is not None and all(result.note.startswith("failed") for result in results[-len(models) :]):
         raise first_error
     return results
 
 
 def _plain_targets(data: TrainingData) -> Any:
-    """Targets as a FieldSet, or as an array of scalars."""
-    return data.targets.scalars if data.targets.field is None else data.targets.field
+    """Targets as a FieldSet with scalars or without, or as an array of scalars."""
+    field, scalars = data.targets.field, data.targets.scalars
+    return scalars if field is None else field.with_params(scalars)
 
 
 def _fit_and_evaluate(
@@ -204,6 +213,8 @@ class _PointwiseRegressor(BaseEstimator):
         """Fit the regressor of all channels on all points, or on a random part of them."""
         if not isinstance(y, FieldSet):
             raise FieldDataError("a regression point by point needs fields as targets.")
+        if y.n_params:
+            raise FieldDataError("a regression point by point predicts fields, and y has scalars too.")
         rows, values = _point_rows(X), np.concatenate(y.to_list())
         if len(rows) > _MOST_POINTS:
             drawn = np.random.default_rng(0).choice(len(rows), _MOST_POINTS, replace=False)

@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
+from sklearn.utils.validation import check_array
 
 from skop._typing import IntArray
 from skop.data import FieldSet, MeshRun, TrainingData, find_runs, is_mesh_series, read, read_frames
@@ -328,6 +329,12 @@ def _finite_samples(value: Any) -> Any:
         items += [value.to_list()] if value.n_channels else []
         items += [] if value.params is None else [list(value.params)]
         return np.array([all(np.isfinite(part).all() for part in sample) for sample in zip(*items, strict=True)])
+    if hasattr(value, "iloc") or (isinstance(value, np.ndarray) and value.dtype.kind == "O"):
+        try:
+            # As a fit reads columns of different types, and numbers that may be missing.
+            value = check_array(value, dtype=np.float64, ensure_all_finite=False, ensure_2d=False, allow_nd=True)
+        except (TypeError, ValueError):
+            return None
     if hasattr(value, "to_numpy"):
         value = value.to_numpy()
     if isinstance(value, np.ndarray) and value.dtype.kind in "fiub" and value.ndim:

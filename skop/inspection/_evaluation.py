@@ -1,19 +1,22 @@
 """Errors of an estimator by sample and by channel, with the fields that they come from.
 
-Notation: n samples, P points of a sample, c channels or scalars.
+Notation: n samples, P points of a sample, c channels and scalars.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
 import numpy as np
 
+from skop._sklearn_compat import final_regressor
 from skop._typing import FloatArray, IntArray
-from skop.data import FieldSet, TrainingData, read
+from skop.data import FieldSet, Predictions, TrainingData, read
+from skop.estimators._wrapper import frame_size
+from skop.exceptions import FieldDataError
 from skop.inspection._analysis import named
 from skop.metrics import channel_sizes, relative_l2_error
 from skop.surrogate._novelty import count_seen
@@ -33,8 +36,10 @@ class Evaluation:
     predicted: list[FloatArray]
     points: FieldSet | None
     seconds: float
+    mean_error: float
     mean_field_error: float | None = None
     n_seen: int | None = None
+    n_scalars: int = 0
 
     def __len__(self) -> int:
         return len(self.names)
@@ -43,11 +48,6 @@ class Evaluation:
     def ranking(self) -> IntArray:
         """Indices of the samples, the worst first."""
         return np.argsort(-self.errors, kind="stable")
-
-    @property
-    def mean_error(self) -> float:
-        """Mean error over the samples; for scalars the norms run over all samples, as in `score`."""
-        return _mean(self.errors, "scalar" if self.points is None else "field")
 
     def to_dict(self) -> dict[str, Any]:
         """Return the errors as JSON types.
@@ -58,9 +58,9 @@ class Evaluation:
             Mean error, that of the mean field, errors by channel, and errors by sample, the worst first; and the number
             of samples that were in the fit.
         """
+        n_fields = len(self.channels) - self.n_scalars
         by_channel = np.sqrt(np.mean(np.square(self.channel_errors), axis=0))
-        if self.points is not None:
-            by_channel = self.channel_errors.mean(axis=0)
+        by_channel[:n_fields] = self.channel_errors[:, :n_fields].mean(axis=0)
         return {
             "error": self.mean_error,
             "mean_field_error": self.mean_field_error,
@@ -89,11 +89,12 @@ def evaluate(estimator: Any, X: Any, y: Any = None, *, names: Sequence[str] | No
         Predictions and errors; ``to_dict()`` returns the errors as JSON types. It has the attributes
 
         - ``names``, tuple of str: Name of each sample, such as its file.
-        - ``channels``, tuple of str: Names of the channels, or of the scalars.
+        - ``channels``, tuple of str: Names of the channels, followed by those of the scalars.
         - ``errors``, ndarray of shape (n,): Relative L2 error of each sample, with equal weight of the channels. For
-          scalars, the error is relative to the root mean square over all samples.
+          scalars, the error is relative to the root mean square over all samples. For a field and scalars it is the
+          mean of both.
         - ``channel_errors``, ndarray of shape (n, c): The same for each channel.
-        - ``truth``, ``predicted``, list of ndarray of shape (P, c): Fields of each sample; for scalars ``P = 1``.
+        - ``truth``, ``predicted``, list of ndarray of shape (P, c): Fields of each sample; for scalars alone ``P = 1``.
         - ``points``, FieldSet or None: Points of the fields, with cells if all samples share them; None for scalars.
         - ``seconds``, float: Duration of the prediction of all samples.
         - ``mean_field_error``, float or None: Error of the mean of the true fields or scalars of these samples, in the
@@ -101,6 +102,7 @@ def evaluate(estimator: Any, X: Any, y: Any = None, *, names: Sequence[str] | No
           error whatever predicts it. None for fewer than three samples.
         - ``n_seen``, int or None: Number of samples whose inputs are among those of the fit; None where the model does
           not know these. Of fits on more than some thousand samples, every k-th one is known.
+        - ``n_scalars``, int: Number of the last channels that are scalars.
         - ``mean_error``, float: Mean error over the samples; for scalars the norms run over all samples, as in `score`.
         - ``ranking``, ndarray of shape (n,): Indices of the samples, the worst first.
 
@@ -109,31 +111,81 @@ def evaluate(estimator: Any, X: Any, y: Any = None, *, names: Sequence[str] | No
     FieldDataError
         If X or y do not fit the estimator, or the number of names is not that of the samples.
     """
-    is_own = hasattr(estimator, "spec_") and hasattr(estimator, "_mesh_options")
-    data, predicted, seconds = _predicted_by_own(estimator, X, y) if is_own else _predicted_by_any(estimator, X, y)
-    targets, form = data.targets, data.spec.target_form
-    labels = named(names, len(targets))
-    fields, truth = targets.field, _listed(targets.field, targets.scalars)
-    kind = "scalar" if fields is None else "field"
+    start = time.perf_counter()
+    regressor, own_X = final_regressor(estimator, X)
+    is_own, transformed = hasattr(regressor, "spec_") and hasattr(regressor, "_mesh_options"), time.perf_counter()
+    data, found, seconds = _predicted_by_own(regressor, own_X, y) if is_own else _predicted_by_any(estimator, X, y)
+    targets, form, fields = data.targets, data.spec.target_form, data.targets.field
+    size = frame_size(regressor) if is_own else None
+    channels: list[str] = []
+    parts: list[_Part] = []
     if fields is not None:
-        channels = form.channel_names or fields.channel_names or named(None, fields.n_channels, "channel")
-    else:
-        channels = form.scalar_names or named(None, targets.n_scalars, "scalar")
-    channel_errors = np.stack([_errors_of(truth, predicted, [c], kind) for c in range(len(channels))], axis=1)
-    # A channel of zeros has no relative error, and no part in the mean.
-    errors, sizes = channel_errors[:, 0], np.ones(len(channels))
-    # Frames in time of one field share its unit, as in the score of the estimator.
-    n_components = getattr(estimator, "_n_components", None) if is_own else None
-    if len(channels) > 1:
-        whole = truth if kind == "field" else np.concatenate(truth)
-        sizes = channel_sizes(whole, kind=kind, n_components=n_components)  # type: ignore[arg-type]
-        errors = _errors_of([t / sizes for t in truth], [p / sizes for p in predicted], slice(None), kind)
-    mean = None
-    if len(truth) > 2:
-        means = [held / sizes for held in _means_of(truth, fields)]
-        mean = _mean(_errors_of([t / sizes for t in truth], means, slice(None), kind), kind)
-    n_seen = count_seen(estimator, data.inputs) if is_own else None
-    return Evaluation(labels, tuple(channels), errors, channel_errors, truth, predicted, fields, seconds, mean, n_seen)
+        channels += form.channel_names or fields.channel_names or named(None, fields.n_channels, "channel")
+        parts.append(_Part.of("field", fields.to_list(), fields.with_values(found.fields).to_list(), fields, size))
+    if targets.scalars is not None:
+        channels += form.scalar_names or named(None, targets.n_scalars, "scalar")
+        truth, predicted = (
+            list(np.asarray(rows, dtype=float)[:, np.newaxis]) for rows in (targets.scalars, found.scalars)
+        )
+        parts.append(_Part.of("scalar", truth, predicted, None, size))
+    means = [part.mean_field_error for part in parts if part.mean_field_error is not None]
+    return Evaluation(
+        named(names, len(targets)),
+        tuple(channels),
+        np.mean([part.errors for part in parts], axis=0),
+        np.concatenate([part.channel_errors for part in parts], axis=1),
+        parts[0].truth,
+        parts[0].predicted,
+        fields,
+        seconds + transformed - start,
+        float(np.mean([part.mean_error for part in parts])),
+        float(np.mean(means)) if means else None,
+        count_seen(regressor, data.inputs) if is_own else None,
+        targets.n_scalars,
+    )
+
+
+@dataclass(frozen=True)
+class _Part:
+    """Errors of the fields, or of the scalars."""
+
+    truth: list[FloatArray]
+    predicted: list[FloatArray]
+    channel_errors: FloatArray
+    errors: FloatArray
+    mean_error: float
+    mean_field_error: float | None
+
+    @classmethod
+    def of(
+        cls,
+        kind: Literal["field", "scalar"],
+        truth: list[FloatArray],
+        predicted: list[FloatArray],
+        fields: FieldSet | None,
+        size: int | None,
+    ) -> _Part:
+        """Compare samples (P, c), of which channels may be frames in time of `size` channels that share their units."""
+        count = truth[0].shape[-1]
+        channel_errors = np.stack([_errors_of(truth, predicted, [c], kind) for c in range(count)], axis=1)
+        # A channel of zeros has no relative error, and no part in the mean.
+        errors, sizes = channel_errors[:, 0], np.ones(count)
+        if count > 1:
+            whole: Any = truth if kind == "field" else np.concatenate(truth)
+            sizes = channel_sizes(whole, kind=kind, n_components=size)
+            errors = _errors_of([t / sizes for t in truth], [p / sizes for p in predicted], slice(None), kind)
+        mean = None
+        if len(truth) > 2:
+            means = [held / sizes for held in _means_of(truth, fields)]
+            mean = _mean(_errors_of([t / sizes for t in truth], means, slice(None), kind), kind)
+        return cls(truth, predicted, channel_errors, errors, _mean(errors, kind), mean)
+
+
+def in_frames(evaluation: Evaluation, size: int) -> Evaluation:
+    """The same errors, where channels are frames in time of so many channels, as another model has them."""
+    kind: Literal["field", "scalar"] = "scalar" if evaluation.points is None else "field"
+    part = _Part.of(kind, evaluation.truth, evaluation.predicted, evaluation.points, size)
+    return replace(evaluation, errors=part.errors, mean_error=part.mean_error, mean_field_error=part.mean_field_error)
 
 
 def _mean(errors: FloatArray, kind: str) -> float:
@@ -160,26 +212,24 @@ def _errors_of(truth: Sequence[Any], predicted: Sequence[Any], channels: Any, ki
     return np.linalg.norm(found - true, axis=1) / np.sqrt(np.mean(np.sum(true**2, axis=1)))
 
 
-def _predicted_by_own(estimator: Any, X: Any, y: Any) -> tuple[TrainingData, list[FloatArray], float]:
+def _predicted_by_own(estimator: Any, X: Any, y: Any) -> tuple[TrainingData, Predictions, float]:
     """Truth and prediction of an estimator of skop, which takes all forms of X that it was fitted on."""
     inputs, targets = estimator._read_scored(X, y)
     start = time.perf_counter()
-    found, points = estimator._predict_scored(inputs, targets)
-    seconds = time.perf_counter() - start
-    field = None if found.fields is None else points.with_values(found.fields)
-    return TrainingData(inputs, targets, estimator.spec_), _listed(field, found.scalars), seconds
+    found, _ = estimator._predict_scored(inputs, targets)
+    return TrainingData(inputs, targets, estimator.spec_), found, time.perf_counter() - start
 
 
-def _predicted_by_any(estimator: Any, X: Any, y: Any) -> tuple[TrainingData, list[FloatArray], float]:
+def _predicted_by_any(estimator: Any, X: Any, y: Any) -> tuple[TrainingData, Predictions, float]:
     """Truth and prediction of an estimator that is known by `predict` alone."""
     data = read(X, y)
     start = time.perf_counter()
     found = estimator.predict(X)
     seconds = time.perf_counter() - start
-    predicted = read(X, found).targets
-    return data, _listed(predicted.field, predicted.scalars), seconds
-
-
-def _listed(field: FieldSet | None, scalars: Any) -> list[FloatArray]:
-    """Fields of each sample, (P, c); scalars as one point."""
-    return list(np.asarray(scalars, dtype=float)[:, None]) if field is None else field.to_list()
+    targets = read(X, found).targets
+    if (targets.scalars is None) != (data.targets.scalars is None):
+        held = "holds" if targets.scalars is None else "does not hold"
+        raise FieldDataError(
+            f"y {held} scalars beside what {type(estimator).__name__} predicts; pass the y of its fit."
+        )
+    return data, Predictions(None if targets.field is None else targets.field.values, targets.scalars), seconds

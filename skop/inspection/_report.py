@@ -421,7 +421,7 @@ class _Report:
             what = "worst" if rank == 0 else f"rank {rank + 1} of {len(ranking)}"
             heading = f"{found.names[row]}: {_percent(float(found.errors[row]))} ({what})"
             # The channel that is most wrong in this sample says most.
-            channel = int(np.argmax(found.channel_errors[row]))
+            channel = int(np.argmax(found.channel_errors[row, : found.truth[row].shape[-1]]))
             fields = {"truth": found.truth[row][:, channel], "prediction": found.predicted[row][:, channel]}
             drawn = self._field_panels(found.points[[row]], fields, row, found.channels[channel])
             parts.append(f"<h3>{escape(heading)}</h3>{_pictures(drawn)}")

@@ -14,13 +14,13 @@ from skop.metrics._inputs import (
     FloatArray,
     Kind,
     average_samples,
-    channel_squares,
     check_average,
     check_weights,
     divide_norms,
     norm_of_set,
     pair_fields,
-    sizes_from_squares,
+    root_of_squares,
+    sizes_of,
 )
 
 __all__ = [
@@ -102,16 +102,12 @@ def relative_l2_error(
     scale = _check_units(units)
     if pairs.scalar:
         return _relative_l2_of_set(pairs, weight, average, scale, set_norm)
-    per_channel = average == "channel"
+    axis = 0 if average == "channel" else None
     # Both in one pass, since the pairs may be read from files and predicted as they are asked for.
-    squares = [
-        (_sum_of_squares(_in_units(v - u, scale), per_channel), _sum_of_squares(_in_units(u, scale), per_channel))
-        for u, v in pairs
-    ]
-    errors, truths = (_collect(list(part)) for part in zip(*squares, strict=True))
-    norms = np.sqrt(truths)
-    whole = norm_of_set(norms, weight) if set_norm is None else set_norm
-    quotients = divide_norms(np.sqrt(errors), norms, weight, "sample", whole, pairs.rounding)
+    norms = [[root_of_squares(np.sum, _in_units(part, scale), axis) for part in (v - u, u)] for u, v in pairs]
+    errors, truths = (_collect(list(part)) for part in zip(*norms, strict=True))
+    whole = norm_of_set(truths, weight) if set_norm is None else set_norm
+    quotients = divide_norms(errors, truths, weight, "sample", whole, pairs.rounding)
     return average_samples(quotients, weight, average)
 
 
@@ -152,12 +148,15 @@ def channel_sizes(
     (0.0, 0.707)
     """
     pairs = pair_fields(y_true, y_true, kind)
-    squares = channel_squares(pairs, check_weights(sample_weight, len(pairs)))
+    weight = check_weights(sample_weight, len(pairs))
+    roots, counts = zip(*[(root_of_squares(np.mean, u, axis=0), len(u)) for u, _ in pairs], strict=True)
+    sizes = norm_of_set(_collect(list(roots)), weight * counts)
     if n_components is not None:
-        if len(squares) % n_components:
-            raise FieldDataError(f"y_true has {len(squares)} channels, which are not frames of {n_components} each.")
-        squares = np.tile(squares.reshape(-1, n_components).mean(axis=0), len(squares) // n_components)
-    return sizes_from_squares(squares)
+        if len(sizes) % n_components:
+            raise FieldDataError(f"y_true has {len(sizes)} channels, which are not frames of {n_components} each.")
+        of_a_frame = root_of_squares(np.mean, sizes.reshape(-1, n_components), axis=0)
+        sizes = np.tile(of_a_frame, len(sizes) // n_components)
+    return sizes_of(sizes)
 
 
 def relative_l2_score(
@@ -227,7 +226,15 @@ def root_mean_squared_error(
     >>> root_mean_squared_error(u, u + 3.0)
     3.0
     """
-    return _root(_mean_over_points(y_true, y_pred, _squared, sample_weight, average, kind))
+    check_average(average, _AVERAGES)
+    pairs = pair_fields(y_true, y_pred, kind)
+    weight = check_weights(sample_weight, len(pairs))
+    axis = 0 if average == "channel" else None
+    roots = _collect([root_of_squares(np.mean, v - u, axis) for u, v in pairs])
+    if average == "none":
+        return roots
+    over_samples = norm_of_set(roots, weight)
+    return over_samples if average == "channel" else float(over_samples)
 
 
 def mean_absolute_error(
@@ -395,10 +402,10 @@ def _relative_l2_of_set(
     rows = list(pairs)
     truth = _in_units(_collect([u[0] for u, _ in rows]), units)
     error = _in_units(_collect([v[0] - u[0] for u, v in rows]), units)
-    squares = np.stack([weight @ np.square(error), weight @ np.square(truth)])
+    norms = np.sqrt(weight.sum()) * np.stack([norm_of_set(error, weight), norm_of_set(truth, weight)])
     if average == "mean":
-        squares = squares.sum(axis=1, keepdims=True)
-    error_norm, true_norm = np.sqrt(squares)
+        norms = root_of_squares(np.sum, norms, axis=1)[:, None]
+    error_norm, true_norm = norms
     quotient = divide_norms(error_norm, true_norm, np.ones(len(true_norm)), "scalar", set_norm, pairs.rounding)
     return quotient if average == "channel" else float(quotient[0])
 
@@ -420,11 +427,6 @@ def _mean_over_points(
     return average_samples(means, weight, average)
 
 
-def _squared(true: FloatArray, predicted: FloatArray) -> FloatArray:
-    """Squared error of each entry."""
-    return np.square(predicted - true)
-
-
 def _absolute(true: FloatArray, predicted: FloatArray) -> FloatArray:
     """Absolute error of each entry."""
     return np.abs(predicted - true)
@@ -433,16 +435,6 @@ def _absolute(true: FloatArray, predicted: FloatArray) -> FloatArray:
 def _pointwise_relative(true: FloatArray, predicted: FloatArray) -> FloatArray:
     """Absolute error of each entry over its own truth."""
     return np.abs(predicted - true) / (np.abs(true) + POINTWISE_EPSILON)
-
-
-def _root(value: float | FloatArray) -> float | FloatArray:
-    """Square root that keeps a float a float."""
-    return float(np.sqrt(value)) if isinstance(value, float) else np.sqrt(value)
-
-
-def _sum_of_squares(field: FloatArray, per_channel: bool) -> FloatArray:
-    """Sum over the points, and over the channels unless they are kept apart."""
-    return np.square(field).sum(axis=0 if per_channel else None)
 
 
 def _collect(values: list[Any]) -> FloatArray:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from skop.metrics._inputs import divide_norms, norm_of_set, sizes_from_squares
+from skop.metrics._inputs import divide_norms, norm_of_set, sizes_of
 
 __all__ = [
     "norms_of_fields",
@@ -61,7 +61,7 @@ def sizes_of_channels(pieces: Iterable[RealArray]) -> RealArray | None:
             return None
         total = total + (np.asarray(piece, dtype=np.float64) ** 2).sum(axis=0)
         count += len(piece)
-    return sizes_from_squares(total / count)
+    return sizes_of(np.sqrt(total / count))
 
 
 def norms_of_fields(
@@ -107,5 +107,5 @@ def _in_units(true: RealArray, predicted: RealArray) -> tuple[RealArray, RealArr
     true = np.asarray(true, dtype=np.float64)
     if true.shape[-1] == 1:
         return true, predicted
-    sizes = sizes_from_squares((true**2).mean(axis=0))
+    sizes = sizes_of(np.sqrt((true**2).mean(axis=0)))
     return true / sizes, predicted / sizes

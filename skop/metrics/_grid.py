@@ -20,6 +20,7 @@ from skop.metrics._inputs import (
     divide_norms,
     norm_of_set,
     pair_fields,
+    root_of_squares,
 )
 
 __all__ = ["h1_error", "phase_error", "spectral_error"]
@@ -153,8 +154,8 @@ def spectral_error(
     pairs = pair_fields(y_true, y_pred)
     weight = check_weights(sample_weight, len(pairs))
     grids = [pairs.even_grid(index, _as_shape(grid_shape)) for index in range(len(pairs))]
-    powers = np.stack([_band_powers(v - u, grid, edges) for (u, v), grid in zip(pairs, grids, strict=True)])
-    return np.sqrt(powers if average == "none" else np.average(powers, axis=0, weights=weight))
+    errors = np.stack([_band_errors(v - u, grid, edges) for (u, v), grid in zip(pairs, grids, strict=True)])
+    return errors if average == "none" else norm_of_set(errors, weight)
 
 
 def phase_error(
@@ -266,23 +267,21 @@ def _check_steps(spacing: Sequence[float] | None, grid: GridShape) -> Sequence[f
 def _h1_norm(field: FloatArray, grid: GridShape, steps: Sequence[float], gradient_weight: float) -> float:
     """Discrete H1 norm of one sample (P, c), as a plain sum over the points."""
     on_grid = field.reshape(*grid, -1)
-    total = np.square(field).sum()
+    parts = [root_of_squares(np.sum, field)]
     for axis, step in enumerate(steps):
         slope = np.gradient(on_grid, step, axis=axis, edge_order=2)
-        total += gradient_weight * np.square(slope).sum()
-    return float(np.sqrt(total))
+        parts.append(np.sqrt(gradient_weight) * root_of_squares(np.sum, slope))
+    return float(root_of_squares(np.sum, np.array(parts)))
 
 
-def _band_powers(error: FloatArray, grid: GridShape, edges: FloatArray) -> FloatArray:
-    """Mean square of one sample's error (P, c), split by the length of the wave vector."""
+def _band_errors(error: FloatArray, grid: GridShape, edges: FloatArray) -> FloatArray:
+    """Root mean square of one sample's error (P, c), split by the length of the wave vector."""
     axes = tuple(range(len(grid)))
     # norm="forward" divides by P, so that the squared moduli add up to the mean square.
     modes = np.fft.fftn(error.reshape(*grid, -1), axes=axes, norm="forward")
-    power = np.square(np.abs(modes)).mean(axis=-1)
-    length = _wave_lengths(grid)
-    band = np.searchsorted(edges, length.ravel(), side="right")
-    powers: FloatArray = np.bincount(band, weights=power.ravel(), minlength=len(edges) + 1).astype(np.float64)
-    return powers
+    sizes = root_of_squares(np.mean, np.abs(modes), axis=-1).ravel()
+    band = np.searchsorted(edges, _wave_lengths(grid).ravel(), side="right")
+    return np.stack([root_of_squares(np.sum, sizes[band == number]) for number in range(len(edges) + 1)])
 
 
 def _wave_lengths(grid: GridShape) -> FloatArray:

@@ -3,8 +3,9 @@
 Notation: n samples, P points of a sample, c channels, q scalars of a sample.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from math import prod
 from typing import Any, Literal
 
@@ -20,13 +21,13 @@ __all__ = [
     "GridShape",
     "Kind",
     "average_samples",
-    "channel_squares",
     "check_average",
     "check_weights",
     "divide_norms",
     "norm_of_set",
     "pair_fields",
-    "sizes_from_squares",
+    "root_of_squares",
+    "sizes_of",
     "unmasked",
 ]
 
@@ -38,6 +39,8 @@ Kind = Literal["field", "scalar"]
 _EVEN = 1e-2
 #: Part of a size up to which others are zero but for rounding, as sin(pi) is.
 ROUNDING = 1e-13
+#: Sum of squares from which on those that are lost, below 1e-308, are no part of its digits.
+_LEAST_SQUARE = 1e-250
 
 
 @dataclass(frozen=True)
@@ -121,9 +124,28 @@ class FieldPairs:
                 f"sample {index} of y_true has shape {shape}, which does not tell its grid. Pass arrays "
                 "(n, *grid, channels) with two or three grid axes, or grid_shape (for one axis: (points,))."
             )
+        if grid_shape is not None:
+            self._check_axes(index, found)
         if prod(found) != n_points:
-            raise FieldDataError(f"grid_shape is {found}, but sample {index} of y_true has {n_points} points.")
+            raise FieldDataError(
+                f"grid_shape is {found}, but sample {index} of y_true has {n_points} points, expected {prod(found)}; "
+                "pass the points along each axis of its grid."
+            )
         return tuple(found)
+
+    def _check_axes(self, index: int, grid_shape: GridShape) -> None:
+        """Raise where a sample, or its container, shows another grid than the one asked for."""
+        for name, stated, samples in (
+            ("y_true", self.grid_shape, self.true),
+            ("y_pred", self.predicted_grid, self.predicted),
+        ):
+            axes = stated or _axes_of(samples[index])
+            # Axes with a single point do not change the order of the points.
+            if axes is not None and [size for size in axes if size != 1] != [size for size in grid_shape if size != 1]:
+                raise FieldDataError(
+                    f"grid_shape is {grid_shape}, but sample {index} of {name} is on a grid {axes}; leave out "
+                    "grid_shape."
+                )
 
     def even_grid(self, index: int, grid_shape: GridShape | None) -> GridShape:
         """Grid of a sample, as `grid` gives it; coordinates with uneven steps raise a FieldDataError."""
@@ -136,10 +158,13 @@ class FieldPairs:
         slack = _EVEN * np.ptp(coords.reshape(-1, points.shape[-1]), axis=0).max() / max(found)
         steps = [np.diff(points, axis=axis) for axis in range(len(found))]
         if any(step.size and np.ptp(step.reshape(-1, step.shape[-1]), axis=0).max() > slack for step in steps):
+            named, advice = "their grid", ""
+            if grid_shape is not None:
+                named, advice = "grid_shape", "Check the order of the axes in grid_shape. "
             raise FieldDataError(
-                f"the points of y_true, sample {index}, have uneven steps along the axes of their grid {found}, and "
-                "this metric takes an even grid. Interpolate both to one, or pass the fields without their coordinates "
-                "to count in steps of the grid."
+                f"the points of y_true, sample {index}, have uneven steps along the axes of {named} {found}, and "
+                f"this metric takes an even grid. {advice}Interpolate both to one, or pass the fields without their "
+                "coordinates to count in steps of the grid."
             )
         return found
 
@@ -287,23 +312,30 @@ def average_samples(values: FloatArray, weight: FloatArray, average: str) -> flo
     return mean if average == "channel" else float(mean)
 
 
-def channel_squares(pairs: FieldPairs, weight: FloatArray) -> FloatArray:
-    """Mean square of each channel of the truth over the points of all samples, shape (c,)."""
-    sums, counts = np.zeros(()), 0.0
-    for (u, _), share in zip(pairs, weight, strict=True):
-        sums, counts = sums + share * np.square(u).sum(axis=0), counts + share * len(u)
-    return np.asarray(sums) / counts
+def root_of_squares(reduce: Callable[..., Any], values: FloatArray, axis: int | None = None) -> FloatArray:
+    """Root of the sum or mean (`reduce`) of squares, also where double precision cannot hold the squares."""
+    with np.errstate(over="ignore"):
+        total = reduce(np.square(values), axis=axis)
+    if ((total > _LEAST_SQUARE) & (total < np.inf)).all():
+        return np.asarray(np.sqrt(total))
+    largest = np.maximum(
+        values.max(axis=axis, keepdims=True, initial=0.0), -values.min(axis=axis, keepdims=True, initial=0.0)
+    )
+    # Powers of two, so that no digit changes.
+    exponent = np.frexp(largest)[1]
+    squares = np.square(np.ldexp(values, -exponent))
+    return np.ldexp(np.sqrt(reduce(squares, axis=axis)), exponent.squeeze(axis))
 
 
-def sizes_from_squares(squares: FloatArray) -> FloatArray:
-    """Sizes of channels from their mean squares, (c,); a channel of zeros has that of the largest, or 1."""
-    largest = squares.max() if squares.any() else 1.0
-    return np.sqrt(np.where(squares > 0, squares, largest))
+def sizes_of(roots: FloatArray) -> FloatArray:
+    """Sizes of channels from their root mean squares, (c,); a channel of zeros has that of the largest, or 1."""
+    return np.where(roots > 0, roots, roots.max() if roots.any() else 1.0)
 
 
 def norm_of_set(norms: FloatArray, weight: FloatArray) -> FloatArray:
     """Root of the mean of the squared norms of the samples, shape () or (c,)."""
-    return np.sqrt(np.average(np.square(norms), axis=0, weights=weight))
+    counted = weight > 0
+    return root_of_squares(partial(np.average, weights=weight[counted]), norms[counted], axis=0)
 
 
 def divide_norms(

@@ -10,7 +10,7 @@ import numpy as np
 
 from skop.exceptions import FieldDataError
 from skop.metrics._errors import relative_l2_error
-from skop.metrics._inputs import FloatArray, average_samples, check_weights, pair_fields, unmasked
+from skop.metrics._inputs import FloatArray, average_samples, check_weights, pair_fields, root_of_squares, unmasked
 
 __all__ = ["pdebench_nrmse", "pdebench_rl2", "pdebench_rmse"]
 
@@ -206,4 +206,4 @@ def _part_predicted(n_frames: int, n_copied_frames: int) -> float:
 
 def _root_mean_square(field: FloatArray) -> FloatArray:
     """Root of the mean square over the points: (n, t, c)."""
-    return np.sqrt(np.square(field).mean(axis=1))
+    return root_of_squares(np.mean, field, axis=1)

@@ -2,7 +2,9 @@
 
 They are called as ``scorer(estimator, X, y, sample_weight=None)``, return the negative of the error of
 the same name, and accept every kind of y that the errors accept. For other settings, make your
-own with `sklearn.metrics.make_scorer`. y may be None if the meshes of X hold the true fields.
+own with `sklearn.metrics.make_scorer`. y may be None if the meshes of X hold the true fields. The estimators of skop
+tell whether the rows of y are fields or scalars; for other estimators, relative errors of scalars need
+``kind="scalar"``.
 
 Examples
 --------
@@ -20,7 +22,7 @@ from typing import Any
 import numpy as np
 from sklearn.metrics import make_scorer
 
-from skop._sklearn_compat import final_regressor, last_step
+from skop._sklearn_compat import final_regressor
 from skop.exceptions import FieldDataError
 from skop.metrics._errors import max_error, mean_absolute_error, relative_l2_error, root_mean_squared_error
 from skop.metrics._grid import h1_error
@@ -71,14 +73,16 @@ class FieldScorer(_Scorer):
             Score; higher is better. For a field and scalars it is the mean of the two relative scores; of other errors
             there is none.
         """
-        if params is not None or not _are_numbers(y_true) or _predicts_both(estimator):
+        if params is not None or not _are_numbers(y_true) or all(_predicts(estimator)):
             return self._score_read(estimator, X, y_true, params, sample_weight=sample_weight, **kwargs)
         return float(super().__call__(estimator, X, y_true, sample_weight=sample_weight, **kwargs))
 
     def _score(self, method_caller: Any, estimator: Any, X: Any, y_true: Any = None, **kwargs: Any) -> Any:
         """Score in a dictionary of several scorers, which share their predictions unless they are meshes."""
-        if not _are_numbers(y_true) or _predicts_both(estimator):
+        if not _are_numbers(y_true) or all(_predicts(estimator)):
             return self._score_read(estimator, X, y_true, **kwargs)
+        if _predicts(estimator) == (False, True) and "kind" not in self._kwargs:
+            kwargs = self._words_of("scalar") | kwargs
         return super()._score(method_caller, estimator, X, y_true, **kwargs)
 
     def _score_read(self, estimator: Any, X: Any, y_true: Any, params: Any = None, **kwargs: Any) -> float:
@@ -97,17 +101,21 @@ class FieldScorer(_Scorer):
                 "score by neg_relative_l2_scorer, or predict and call the metric for each."
             )
         options = self._kwargs | options
-        scores = []
-        for kind, true, found in parts:
-            words = {"kind": kind} if len(parts) > 1 else {}
-            scores.append(self._sign * self._score_func(true, found, **options, **words))
+        scores = [
+            self._sign * self._score_func(true, found, **(self._words_of(kind) | options))
+            for kind, true, found in parts
+        ]
         return float(np.mean(scores))
 
+    def _words_of(self, kind: str) -> dict[str, str]:
+        """Arguments that tell the metric what the rows of y are, if it makes a difference."""
+        return {"kind": kind} if self._score_func is relative_l2_error else {}
 
-def _predicts_both(estimator: Any) -> bool:
-    """Whether an estimator of skop, maybe in a pipeline or a search, predicts a field and scalars."""
-    spec = getattr(last_step(getattr(estimator, "best_estimator_", estimator)), "spec_", None)
-    return bool(getattr(spec, "n_outputs", 0) and getattr(spec, "n_scalars", 0))
+
+def _predicts(estimator: Any) -> tuple[bool, bool]:
+    """Whether an estimator of skop, maybe in a pipeline or a search, predicts a field, and whether scalars."""
+    spec = getattr(final_regressor(estimator)[0], "spec_", None)
+    return bool(getattr(spec, "n_outputs", 0)), bool(getattr(spec, "n_scalars", 0))
 
 
 def _are_numbers(y: Any) -> bool:

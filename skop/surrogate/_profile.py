@@ -41,6 +41,11 @@ NAMED = 3
 #: Distance of the logarithm of a size from the median in those of the quartiles, below and above, from which it is odd.
 #: Loads are drawn down to zero more often than up to infinity.
 _SPREADS = (16.0, 8.0)
+#: Largest number of samples of zeros, or with the field of another one, that look like a mistake.
+_RARE = 3
+#: Distance of the smallest size from zero, in the largest between neighbours, from which a sample of zeros is odd.
+#: Levels that begin at zero, and states that grow from it, are closer.
+_GAP = 2.0
 #: Distance of a number from the median, in interquartile ranges, from which it is a problem (false alarms in at most
 #: 1 % of sets, and 10 % of the factors of 1000 missed) or unusual (1 %, and 25 %). The first is also the mean of a
 #: target, in standard deviations, from which a relative error of 1 % hides all variation.
@@ -217,7 +222,12 @@ def odd_sizes(sizes: FloatArray) -> IntArray:
     limit = np.where(distance > 0, _SPREADS[1] * (three_quarters - middle), _SPREADS[0] * (middle - quarter))
     rows = np.flatnonzero(np.abs(distance) > np.maximum(np.log(OTHER_UNIT), limit))
     rows = rows[np.argsort(-np.abs(distance[rows]), kind="stable")]
-    return np.flatnonzero(positive)[rows]
+    zeros, usual = np.flatnonzero(~positive), np.sort(np.delete(sizes[positive], rows))
+    is_rare = len(sizes) >= FEW and len(zeros) <= min(_RARE, max(1, len(sizes) // 20))
+    # Loads of zero are usual where there are several, or others come near them.
+    if not is_rare or usual[0] <= _GAP * np.diff(usual).max():
+        zeros = zeros[:0]
+    return np.concatenate([zeros, np.flatnonzero(positive)[rows]])
 
 
 def far_numbers(numbers: FloatArray, level: Literal["problem", "notice"]) -> IntArray:
@@ -231,6 +241,15 @@ def far_numbers(numbers: FloatArray, level: Literal["problem", "notice"]) -> Int
     distance, spread = np.abs(numbers - middle), three_quarters - quarter
     rows = np.flatnonzero((spread > 0) & (distance > _FAR[level] * spread))
     return rows[np.argsort(-distance[rows], kind="stable")]
+
+
+def _relative_difference(one: Any, two: Any) -> float:
+    """Norm of the difference of two arrays, relative to that of the larger; infinite where their shapes differ."""
+    one, two = (np.asarray(part, dtype=np.float64) for part in (one, two))
+    if one.shape != two.shape:
+        return np.inf
+    size = max(float(np.linalg.norm(one)), float(np.linalg.norm(two)))
+    return float(np.linalg.norm(one - two)) / size if size else 0.0
 
 
 # ---------------------------------------------------------------------- findings
@@ -283,7 +302,8 @@ class Profile:
         found: list[Finding] = []
         if not self.is_table:
             found += [*self._other_units(), *self._noise(), *self._far_numbers()]
-        return [*found, *self._results(), *self._known_fields(), *self._contradictions(), *self._offsets()]
+        found += [*self._results(), *self._known_fields(), *self._contradictions(), *self._repeated_fields()]
+        return [*found, *self._offsets()]
 
     def findings(self) -> list[Finding]:
         """Problems, and what may be meant."""
@@ -327,10 +347,11 @@ class Profile:
                 middle, own = float(np.median(size)), float(size[rows[0]])
                 samples = tuple(self.names[row] for row in rows)
                 more = f", and so are {len(found) - 1} more channels" if len(found) > 1 else ""
+                advice = "the units, as of metres among millimetres" if own else "that its run was finished and written"
                 text = (
                     f"{source} of {in_order(samples)} is of another size than that of the other samples: its {what} is "
-                    f"{own / middle:.2g} times the median ({own:.3g}, median {middle:.3g}){more}. Check the units, as "
-                    "of metres among millimetres, or leave it out."
+                    f"{own / middle:.2g} times the median ({own:.3g}, median {middle:.3g}){more}. Check {advice}, or "
+                    "leave it out."
                 )
                 yield Finding("problem", text, samples, what, own, middle, middle)
 
@@ -475,6 +496,37 @@ class Profile:
         rows = dict.fromkeys([*pair, *(row for _, _, *others in found for row in others)])
         return [Finding("problem", text, tuple(self.names[row] for row in rows))]
 
+    def _repeated_fields(self) -> Iterator[Finding]:
+        """Equal fields of y for different inputs, as of a result that was copied."""
+        extremes, field = self.data.target_extremes, self.data.targets.field
+        if extremes is None or field is None:
+            return
+        first: dict[bytes, int] = {}
+        pairs = [(first.setdefault(digest.tobytes(), row), row) for row, digest in enumerate(extremes.digests)]
+        pairs = [pair for pair in pairs if pair[0] != pair[1]][:READ]
+        # Fields of few different numbers, such as 0 and 1, can be the same by chance.
+        varied = (pair for pair in pairs if len(np.unique(np.asarray(field[pair[1] : pair[1] + 1].values))) >= ENOUGH)
+        found = [pair for pair in varied if self._differ(*pair)]
+        # Where many results are equal, X has no effect on these.
+        if 0 < len(found) <= min(_RARE, len(self.inputs) / 4):
+            samples = tuple(self.names[row] for row in dict.fromkeys(row for pair in found for row in pair))
+            more = f", and in {len(found) - 1} more" if len(found) > 1 else ""
+            text = (
+                f"y is the same to the last digit in {in_order(samples[:2])}{more}, but X differs, as if a result was "
+                "copied, or a run wrote the state of another. Check these runs, or leave them out, unless what differs "
+                "in X has no effect on y."
+            )
+            yield Finding("problem", text, samples)
+
+    def _differ(self, row: int, other: int) -> bool:
+        """Whether the inputs of two samples differ by more than rounding."""
+        params, (a, b) = self.inputs.params, (self.inputs[place : place + 1] for place in (row, other))
+        if params is not None and (np.abs(params[row] - params[other]) > ROUNDING * np.abs(params).max(axis=0)).any():
+            return True
+        pairs: list[Any] = [] if self.inputs.shared_coords else [(a.coords, b.coords)]
+        pairs += [] if a.values is None or b.values is None else [(a.values, b.values)]
+        return any(_relative_difference(one, two) > ROUNDING for one, two in pairs)
+
     def _copies(self) -> list[Finding]:
         """Groups of samples with equal inputs, and targets that do not contradict."""
         groups: dict[int, list[int]] = {}
@@ -497,11 +549,4 @@ class Profile:
         a, b = (self.data.targets[place : place + 1] for place in (row, other))
         pairs: list[Any] = [] if a.scalars is None else [(a.scalars, b.scalars)]
         pairs += [] if a.field is None or b.field is None else [(a.field.values, b.field.values)]
-        found = 0.0
-        for pair in pairs:
-            one, two = (np.asarray(part, dtype=np.float64) for part in pair)
-            if one.shape != two.shape:
-                return np.inf
-            size = max(float(np.linalg.norm(one)), float(np.linalg.norm(two)))
-            found = max(found, float(np.linalg.norm(one - two)) / size if size else 0.0)
-        return found
+        return max((_relative_difference(one, two) for one, two in pairs), default=0.0)

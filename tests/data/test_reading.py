@@ -383,7 +383,6 @@ MISTAKES = {
     "text": (X.astype(str), Y, "X has dtype <U"),
     "text_y": (X, np.array(list("abcde")), "of y holds 'a' in row 0"),
     "object": (X.astype(object), Y, "X has dtype object"),
-    "object_y": (TABLE, SCALARS.astype(object), "y has dtype object"),
     "dates": (X, Y.astype("M8[s]"), "y has dtype datetime"),
     "sparse": ((COORDS, FLAT_X), sparse.eye_array(N), "y is a sparse"),
     "sparse_table": (sparse.eye_array(N), Y, "dtype object|sparse"),
@@ -392,6 +391,11 @@ MISTAKES = {
     "frame_of_text": (pd.DataFrame({"a": list("vwxyz")}), Y, "column 'a' of X holds 'v'"),
     "nothing": (None, Y, "X is None"),
     "dictionary": ({"a": 1}, Y, "X is a dict; expected a table"),
+    "records": (
+        pd.DataFrame({"a": SCALARS}).to_records(),
+        Y,
+        r"X is a structured array; .* Pass pandas.DataFrame\(X\)",
+    ),
 }
 
 

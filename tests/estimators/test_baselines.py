@@ -367,7 +367,8 @@ def test_leave_one_out_predictions_with_weights_are_those_of_refits():
         found = basis.inverse_transform(refit.predict(points[[sample]]))[0]
         np.testing.assert_allclose(left_out[sample, :, 0], found, rtol=1e-5)
     error = 1 - relative_l2_score(y, left_out, sample_weight=weight)
-    assert model.leave_one_out_error_ == pytest.approx(kernel.handicap * error, rel=1e-7)
+    # Penalties of single components can make this error smaller, but not what is told of it.
+    assert (1 - 1e-7) * kernel.handicap * error <= model.leave_one_out_error_ < 1.5 * kernel.handicap * error
 
 
 def test_copies_of_samples_tell_nothing_of_their_errors():

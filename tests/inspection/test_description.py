@@ -82,6 +82,22 @@ def test_offsets_constants_and_noise_in_a_plane_are_found():
     assert any("coordinate 2 of the points varies by" in text for text in texts)
 
 
+def test_columns_of_several_types_are_described_as_numbers():
+    """Booleans, numbers that may be missing, and numbers held as objects, as `fit` takes them."""
+    pandas = pytest.importorskip("pandas")
+    table = pandas.DataFrame({"load": RNG.random(20), "is_open": np.arange(20) % 2 == 0})
+    expected = describe_data(table.astype(float), table["load"] ** 2)
+    for kind in (bool, "Int64", "boolean", object):
+        given = table.astype({"is_open": kind})
+        assert describe_data(given, table["load"] ** 2) == expected
+        assert describe_data(given, (table["load"] ** 2).astype(object)) == expected
+        assert describe_data(given, RNG.random((20, 5, 1))).channels[1] == expected.channels[1]
+    given = table.astype({"is_open": "boolean"})
+    given.loc[3, "is_open"] = pandas.NA
+    found = problems(describe_data(given, table["load"] ** 2))
+    assert list(found.values()) == [("sample 3",)]
+
+
 def test_a_mean_far_from_the_others_is_noticed():
     X = RNG.normal(0, 1, (40, 500, 1))
     X[7] += 1 - X[7].mean()  # 22 standard deviations of the means, but no other size

@@ -9,7 +9,20 @@ import pytest
 
 pytest.importorskip("matplotlib")
 
-from skop import FieldSet, LaMORegressor, MeanFieldRegressor, PODRegressor
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer
+
+from skop import (
+    EnsembleRegressor,
+    FieldSet,
+    LaMORegressor,
+    LawRegressor,
+    MeanFieldRegressor,
+    PODRegressor,
+    TimeConditionedRegressor,
+    leaderboard,
+)
 from skop.exceptions import OptionalDependencyError
 from skop.inspection import compare_models, describe_data, evaluate, write_report
 from skop.inspection._report_pictures import triangles_of
@@ -172,6 +185,47 @@ def test_evaluation_agrees_with_the_score():
     assert found["error"] == pytest.approx(1 - model.score(X, y))
     assert found["channels"] == pytest.approx({name: 1 - score for name, score in channels.items()})
     assert [*found["samples"]] == sorted(found["samples"], key=found["samples"].get, reverse=True)
+
+
+def test_scalars_beside_a_field_have_their_errors_too():
+    points, X, noise = np.linspace(0, 1, 8)[:, None], RNG.random((40, 2)), RNG.standard_normal((40, 1))
+    y = FieldSet(points, np.sin(X[:, :1] + points[:, 0])[..., None], params=noise)
+    train, test = (X[:30], y[:30]), (X[30:], y[30:])
+    model = PODRegressor().fit(*train)
+    found, channels = evaluate(model, *test), model.score_channels(*test)
+    assert found.mean_error == pytest.approx(1 - model.score(*test))
+    assert found.to_dict()["channels"] == pytest.approx({name: 1 - score for name, score in channels.items()})
+    # The field is predicted well, and the scalar is noise.
+    assert found.mean_error > 0.2 > 100 * found.channel_errors[:, 0].max()
+    for result in compare_models({"model": PODRegressor()}, train, test)[1:]:
+        assert result.error == pytest.approx(found.mean_error)
+
+
+def test_frames_have_one_unit_by_whatever_model_they_are_predicted(subtests):
+    """The first frames are noise alone, and would decide if each frame had a unit of its own."""
+    x, times, X = np.linspace(0, 1, 8)[:, None], np.linspace(0, 1, 5), RNG.random((30, 2))
+    y = times**3 * (1 + X[:, :1, None]) * np.sin(2 * x) + 0.01 * RNG.standard_normal((30, 8, 5))
+    train, test = (X[:20], y[:20]), (X[20:], y[20:])
+    alone = TimeConditionedRegressor(PODRegressor(regressor="ridge"), times=5)
+    search = GridSearchCV(alone, {"estimator__regressor": ["ridge"]}, cv=2)
+    models = {
+        "alone": alone,
+        "search": search,
+        "pipeline": make_pipeline(FunctionTransformer(), alone),
+        "law": LawRegressor(search),
+        "ensemble": make_pipeline(FunctionTransformer(), EnsembleRegressor(alone, n_members=2, random_state=0)),
+    }
+    results = compare_models(models, train, test)
+    for result in results[2:]:
+        with subtests.test(result.name):
+            norms = [np.linalg.norm(part, axis=(1, 2)) for part in (result.model.predict(X[20:]) - y[20:], y[20:])]
+            assert result.error == pytest.approx(np.mean(norms[0] / norms[1]))
+            assert result.error == pytest.approx(evaluate(result.model, *test).mean_error)
+            assert result.error == pytest.approx(1 - result.model.score(*test))
+    norms = np.linalg.norm(y[20:] - y[:20].mean(axis=0), axis=(1, 2)) / np.linalg.norm(y[20:], axis=(1, 2))
+    assert results[0].error == pytest.approx(norms.mean())
+    rows = leaderboard(*train, candidates=[("mean", MeanFieldRegressor()), ("alone", alone)], max_time=None, cv=2)
+    assert rows.set_index("candidate")["error"]["mean"] < 1
 
 
 def test_comparison_has_the_error_of_the_mean_and_says_what_cannot_be_used():

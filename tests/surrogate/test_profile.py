@@ -99,6 +99,21 @@ def test_a_lone_point_that_all_samples_share_is_of_no_sample():
     assert "points that all samples share" in lone.text
 
 
+def test_a_single_field_of_zeros_is_named_where_no_other_is_near_zero():
+    zeros = changed(TARGET, 3, 0.0)
+    (message,) = said(FieldSet(POINTS, FIELDS), zeros)
+    assert message.startswith("y of sample 3 is of another size")
+    assert "is 0 times the median" in message
+    assert "Check that its run was finished and written, or leave it out." in message
+    assert said(FieldSet(POINTS, zeros), TARGET)[0].startswith("X of sample 3 is of another size")
+    # Levels and ramps that begin at zero, and states that grow from rest.
+    for loads in (np.arange(12), np.repeat(np.arange(4), 6)[5:], np.arange(12) ** 2, 1 - np.exp(-0.5 * np.arange(20))):
+        assert not len(odd_sizes(np.asarray(loads, dtype=float)))
+    assert odd_sizes(np.array([*np.linspace(1, 2, 18), 0, 1e3])).tolist() == [18, 19]
+    assert odd_sizes(np.array([*np.linspace(1, 2, 58), 0, 0])).tolist() == [58, 59]
+    assert not len(odd_sizes(np.array([*np.linspace(1, 2, 90), *np.zeros(4)])))
+
+
 def test_sizes_that_loads_explain_are_not_named():
     for scale in (RANDOM.random((100, 1, 1)), RANDOM.lognormal(size=(100, 1, 1))):
         values = scale * RANDOM.standard_normal((100, 20, 1))
@@ -193,6 +208,33 @@ def test_equal_inputs_with_different_targets_are_named():
     params[[3, 4]] = params[0]
     (message,) = said(params, (POINTS, TARGET))
     assert "3 pairs of samples have" in message or "2 pairs of samples have" in message
+
+
+def test_a_field_of_y_that_comes_twice_is_named_unless_inputs_are_the_same():
+    target, inputs = np.array(TARGET), np.array(FIELDS)
+    target[9] = target[2]
+    for X in (PARAMS, FieldSet(POINTS, FIELDS), FieldSet([POINTS + 0.1 * i for i in range(N)], FIELDS, params=PARAMS)):
+        y = FieldSet(X.coords_list() if isinstance(X, FieldSet) else POINTS, target)
+        (finding,) = Profile(read(X, y)).problems()
+        assert finding.text.startswith("y is the same to the last digit in sample 2 and sample 9, but X differs")
+        assert finding.samples == (2, 9)
+    target[10] = target[2]
+    assert "sample 2 and sample 9, and in 1 more, but" in said(PARAMS, (POINTS, target))[0]
+    target[9:] = target[2] * (1 + 1e-15), TARGET[10], TARGET[11]
+    assert not said(PARAMS, (POINTS, target))
+    # Copies of samples, up to rounding.
+    target[9], inputs[9] = target[2], inputs[2] * (1 + 1e-9)
+    assert not said(FieldSet(POINTS, inputs), target)
+
+
+def test_fields_of_y_that_are_the_same_by_their_kind_are_not_named():
+    many, constant, labels = np.array(TARGET), np.array(TARGET), RANDOM.integers(0, 2, TARGET.shape)
+    many[4:8] = many[3]
+    constant[[3, 8]] = 1.0
+    labels[9] = labels[2]
+    for y in (many, constant, labels):
+        assert not said(PARAMS, (POINTS, y))
+    assert not said(FieldSet(POINTS, FIELDS), np.arange(N) // 2)
 
 
 def test_a_table_of_features_may_repeat_itself_and_have_outliers():

@@ -347,11 +347,12 @@ def refuse_params(design: Design | None) -> None:
 # ---------------------------------------------------------------------- columns
 def refuse_strangers(table: Any, what: str) -> None:
     """Raise an error for the first column of a table that holds no numbers."""
-    # Some sparse arrays of SciPy are dicts too.
-    if isinstance(table, Mapping) and not hasattr(table, "shape"):
+    # Some sparse arrays of SciPy are dicts too; records are rows with names.
+    is_record = getattr(getattr(table, "dtype", None), "names", None) is not None
+    if is_record or (isinstance(table, Mapping) and not hasattr(table, "shape")):
+        came = "structured array" if is_record else type(table).__name__
         raise FieldDataError(
-            f"{what} is a {type(table).__name__}; expected a table with one row for each sample. Pass "
-            f"pandas.DataFrame({what})."
+            f"{what} is a {came}; expected a table with one row for each sample. Pass pandas.DataFrame({what})."
         )
     if hasattr(table, "iloc"):
         names, columns, _ = _columns_of(table, what, only_objects=True)

@@ -30,7 +30,7 @@ from skop.estimators.classical._kernel_models import (
     same_sizes,
     system_of,
 )
-from skop.estimators.classical._length_scales import OWN_SCALES, ScaleSearch, geometric_mean, root_of
+from skop.estimators.classical._length_scales import ScaleSearch, geometric_mean, root_of
 
 __all__ = ["Found", "Selection", "between_ends"]
 
@@ -58,8 +58,6 @@ _EQUIVALENT = 1.1
 #: A model over one input is better than the mean if it gains this number of standard errors, or if its error is below
 #: this part of the mean's error.
 _BEYOND_CHANCE, _CLEAR = 2.0, 0.3
-#: From this number of samples for each length scale on, their search does not spoil leave-one-out errors.
-_ENOUGH = 15
 #: Above this number of samples, half of them decide where the search for length scales starts.
 _HALVED = 200
 #: Least number of different values of a parameter: a parabola needs three beside the one that is left out.
@@ -145,9 +143,12 @@ class Selection:
         self.narrow(targets, error, each)
         levels = [np.unique(column, return_inverse=True)[1] for column in points[:, :n_params].T]
         # Parameters whose values samples share: two or three of these, or enough to leave whole ones out.
-        shared = {place: held for place, held in enumerate(levels) if 0 < held.max(initial=0) < len(points) // 2}
-        self._few_values = [place for place, held in shared.items() if held.max() + 1 < _FEWEST_LEVELS]
-        self._levels = [held for place, held in shared.items() if place not in self._few_values]
+        varying = {place: held for place, held in enumerate(levels) if held.max(initial=0) > 0}
+        shared = {place: held for place, held in varying.items() if held.max() < len(points) // 2}
+        # Two values beside parameters of many are a flag or a category, of which none lies between.
+        fewest = 2 if len(shared) == points.shape[1] else 3
+        self._few_values = [place for place, held in shared.items() if fewest <= held.max() + 1 < _FEWEST_LEVELS]
+        self._levels = [held for held in shared.values() if held.max() + 1 >= _FEWEST_LEVELS]
         self._has_repeats = groups is None and len(np.unique(points, axis=0)) < len(points)
         self._trials: dict[str, list[Trial]] = {}
         # Samples in an order that does not depend on the caller's, of which every k-th is taken.
@@ -333,8 +334,8 @@ class Selection:
         error of these, the error after it is that of the start times the quotient of both; where it does not, none of
         its kernels is taken, whatever their leave-one-out errors. Half of the parts decide where all of them agree.
         """
-        parts, n_scales = self._parts, min(self.points.shape[1], self.n_params + OWN_SCALES + 1)
-        if sum(count for _, count in parts) >= _ENOUGH * n_scales or not parts:
+        parts = self._parts
+        if not parts:
             return 1.0
         before, after = list[float](), list[float]()
         within = self._within_few()

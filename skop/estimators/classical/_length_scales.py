@@ -98,7 +98,15 @@ class ScaleSearch:
         bounds = [(max(value - 4, least), value + 5) for value, least in zip(start[:-2], low, strict=True)]
         bounds += [(np.log(1e-13 * n), np.log(10.0 * n)), (-15, 10)]
         options = {"maxiter": _STEPS, "ftol": _SMALL_STEP}
-        logs = minimize(self.objective, start, jac=True, method="L-BFGS-B", bounds=bounds, options=options).x
+        # The search ends by steps relative to the value where this is above 1, and so by the unit of the targets.
+        origin = self.objective(start)[0]
+
+        def gained(logs: FloatArray) -> tuple[float, FloatArray]:
+            """Objective in excess of that of the start, and its gradient."""
+            value, gradient = self.objective(logs)
+            return value - origin, gradient
+
+        logs = minimize(gained, start, jac=True, method="L-BFGS-B", bounds=bounds, options=options).x
         return replace(kernel, scales=np.exp(logs[:-2])[self.scale_of], linear=float(is_linear * np.exp(logs[-1])))
 
     def objective(self, logs: FloatArray) -> tuple[float, FloatArray]:

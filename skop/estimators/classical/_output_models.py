@@ -5,7 +5,7 @@ Notation: n samples, p global parameters, P points, c channels, s scalars.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -30,6 +30,7 @@ __all__ = [
     "OutputModel",
     "OutputSamples",
     "joined",
+    "logarithms_of",
 ]
 
 #: Models with kernels, in the order in which they are tried.
@@ -42,6 +43,8 @@ _BETTER = 0.8
 _FEW_OUTPUTS = 16
 #: Half of the values of a parameter over decades lie in this part of its range, from the least value on.
 _LOW = 0.25
+#: Logarithms go on by their tangents from this part of the range of the logarithms below their least value.
+_BELOW = 0.1
 #: Folds of the cross-validation of regressors without a closed form of leave-one-out.
 _FOLDS = 5
 #: Numbers of channels and of scalars.
@@ -58,6 +61,8 @@ class OutputModel:
         Numbers of the channels and of the scalars that it predicts.
     reads_logarithms : ndarray of bool, shape (p,)
         Global parameters whose logarithms it reads.
+    lowest : ndarray of shape (p,), or None
+        Values below which these logarithms go on by their tangents; None in files of earlier versions.
     learns_logarithms : bool
         Whether it predicts logarithms of the outputs.
     shift, scale : ndarray of shape (p,)
@@ -98,6 +103,7 @@ class OutputModel:
     size: Any = 1.0
     bounds: FloatArray | None = None
     among: Outputs | None = None
+    lowest: FloatArray | None = None
 
     @property
     def outputs(self) -> Outputs:
@@ -115,7 +121,12 @@ class OutputModel:
 
     def scaled(self, params: FloatArray) -> FloatArray:
         """Standardised global parameters (n, p), or logarithms of them."""
-        return (_logarithms_of(params, self.reads_logarithms) - self.shift) / self.scale
+        return (_logarithms_of(params, self.reads_logarithms, self.turns) - self.shift) / self.scale
+
+    @property
+    def turns(self) -> FloatArray:
+        """Values from which on logarithms go on by their tangents: nowhere in files of earlier versions."""
+        return np.full(len(self.shift), np.finfo(float).tiny) if self.lowest is None else self.lowest
 
     def targets(self, targets: Targets, weight: FloatArray | None = None, groups: IntArray | None = None) -> TargetRows:
         """The outputs that its components hold, as rows."""
@@ -136,9 +147,8 @@ class OutputModel:
                 f"gradients are known for the regressors of skop only, and regressor is a "
                 f"{type(self.regressor).__name__}; use regressor='auto'."
             )
-        reads = torch.as_tensor(self.reads_logarithms)
-        # The logarithm of what is not read as such is taken of 1, so that no gradient is infinite.
-        params = torch.where(reads, torch.where(reads, params, torch.ones_like(params)).log(), params)
+        reads, lowest = (torch.as_tensor(held) for held in (self.reads_logarithms, self.turns))
+        params = logarithms_of(params, reads, lowest)
         points = (params - torch.as_tensor(self.shift)) / torch.as_tensor(self.scale)
         points = points if features is None else torch.cat([points, features], dim=1)
         found = self.regressor.predict(points) @ torch.as_tensor(self.basis.components_)
@@ -353,15 +363,22 @@ class ModelSearch:
         target_transform: str | None,
     ) -> None:
         self.samples, self.regressor, self.n_components = samples, regressor, n_components
-        least, largest = samples.params.min(axis=0), samples.params.max(axis=0)
-        nothing, is_auto = np.zeros(len(least), bool), isinstance(regressor, str) and regressor == "auto"
-        reads, learns = [nothing], [False]
+        params, is_auto = samples.params, isinstance(regressor, str) and regressor == "auto"
+        least, largest = params.min(axis=0), params.max(axis=0)
+        can_be = (least >= 0) & (largest > 0)
+        smallest = np.where(params > 0, params, np.inf).min(axis=0)
+        smallest, ratio = (
+            np.where(can_be, held, 1.0) for held in (smallest, smallest / np.where(can_be, largest, 1.0))
+        )
+        #: What is uniform down to 0 has no least logarithm, and what spans decades may be 0 in some samples.
+        self.lowest = smallest * ratio**_BELOW
+        reads, learns = [np.zeros(len(least), bool)], [False]
         if param_transform == "log":
-            reads = [least > 0]
+            reads = [can_be]
         elif param_transform == "auto" and is_auto:
-            positive = (least > 0) & (largest > least)
+            gathers = can_be & (largest > least) & _gathers_low(params)
             # A parameter over decades and a uniform one beside it ask for different ones.
-            masks = np.unique([positive, positive & _gathers_low(samples.params)], axis=0)
+            masks = np.unique([gathers | ((least > 0) & (largest > least)), gathers], axis=0)
             reads += [mask for mask in masks if mask.any()]
         if target_transform == "log":
             _require_positive(samples.targets if samples.units is None else _physical(samples.targets, *samples.units))
@@ -416,11 +433,11 @@ class ModelSearch:
         self, outputs: Outputs, reads: Any, learns: bool, n_components: int | float | None
     ) -> tuple[OutputModel, Decomposition]:
         """A model without its regressor, and the components of its outputs."""
-        params, weight = _logarithms_of(self.samples.params, reads), self.samples.weight
+        params, weight = _logarithms_of(self.samples.params, reads, self.lowest), self.samples.weight
         shift, spread = mean_of(params, weight), np.sqrt(variance_of(params, weight))
         rounding = self.samples.rounding * np.abs(shift)
         scale = np.where(spread > rounding, spread, np.where(rounding > 0, np.abs(shift), 1.0))
-        model = OutputModel(*outputs, reads, learns, shift, scale, np.ones(0), np.ones(0))
+        model = OutputModel(*outputs, reads, learns, shift, scale, np.ones(0), np.ones(0), lowest=self.lowest)
         if self.samples.units is not None:
             places = np.append(outputs[0], len(self.every[0]) + outputs[1])
             model.origin, model.size = (held[places] for held in self.samples.units)
@@ -503,7 +520,10 @@ class ModelSearch:
         weights, error, each = targets.measure(parts)
         options = len(model.shift), samples.groups, each, samples.weight
         selection = Selection(points, parts.coefficients, weights, error, *options)
-        names = REGRESSORS if self.regressor == "auto" else dict.fromkeys(("mean", self.regressor))
+        names: Collection[str] = dict.fromkeys(("mean", self.regressor))
+        if self.regressor == "auto":
+            # Where no input varies, the others have a slope by rounding.
+            names = REGRESSORS if (np.ptp(points, axis=0) > ROUNDING).any() else ("mean",)
         screened = {name: trials[0][0] for name in names if (trials := selection.screen(name))}
         shares = np.sqrt(np.cumsum(parts.variances[::-1])[::-1] / max(parts.variances.sum(), TINY))
         if parts.is_large and is_auto:
@@ -536,7 +556,7 @@ class ModelSearch:
                     "samples could show."
                 )
         gains = selection.gains(found, tried.values())
-        if self.regressor in ("auto", "gaussian_process"):
+        if "gaussian_process" in names:
             found = selection.likeliest(found)
         most = None
         if parts.is_large and is_auto:
@@ -607,19 +627,17 @@ def _subset(own: Outputs, chosen: Any) -> Outputs:
     return own[0][chosen[: len(own[0])]], own[1][chosen[len(own[0]) :]]
 
 
-def _logarithms_of(params: FloatArray, reads: Any) -> FloatArray:
-    """Global parameters (n, p), with logarithms of some."""
+def _logarithms_of(params: FloatArray, reads: Any, lowest: Any) -> FloatArray:
+    """Global parameters (n, p), with logarithms of some, which go on by their tangents below the lowest values."""
     if not np.any(reads):
         return params
-    if not (params[:, reads] > 0).all():
-        row, column = np.argwhere((params <= 0) & reads)[0]
-        raise FieldDataError(
-            f"parameter {column} of X is {params[row, column]:.3g} in sample {row}, but all were positive in the fit, "
-            "and PODRegressor reads the logarithm; pass positive numbers, or fit with param_transform=None."
-        )
-    found = params.copy()
-    found[:, reads] = np.log(params[:, reads])
-    return found
+    found = np.log(np.maximum(params, lowest)) + np.minimum(params - lowest, 0.0) / lowest
+    return np.where(reads, found, params)
+
+
+def logarithms_of(params: torch.Tensor, reads: torch.Tensor, lowest: torch.Tensor) -> torch.Tensor:
+    """The same for tensors; where nothing is read as a logarithm, no gradient is infinite."""
+    return torch.where(reads, torch.maximum(params, lowest).log() + (params - lowest).clamp(max=0.0) / lowest, params)
 
 
 def _gathers_low(params: FloatArray) -> Any:
@@ -653,6 +671,7 @@ def _check_output_model(held: Held) -> None:
     reads = held.get("reads_logarithms")
     is_mask = isinstance(reads, np.ndarray) and reads.dtype == bool and reads.shape == (n_params,)
     held.need(is_mask, "reads_logarithms", f"an array of {n_params} truth values")
+    held.array("lowest", n_params, positive=True, optional=True)
     held.flag("learns_logarithms")
     own = [held.array(name, None, whole=True) for name in ("channels", "scalars")]
     among = held.get("among")

@@ -90,10 +90,11 @@ class PODRegressor(FieldRegressor):
         predicted better than by its mean. With a regressor of scikit-learn: as many as explain all but a millionth of
         the variance of the outputs. Global parameters are never projected.
     param_transform, target_transform : {"auto", "log"} or None, default="auto"
-        Whether the model reads logarithms of the global parameters that are positive in the fit, and predicts
+        Whether the model reads logarithms of the global parameters that are positive or 0 in the fit, and predicts
         logarithms of the targets, which must be positive. ``"auto"`` with ``regressor="auto"``: takes logarithms, of
-        all of these parameters or of those over decades alone, if this lowers the leave-one-out error by a fifth; with
-        other regressors as None. Power laws, such as that of a load, a length and a modulus, become linear.
+        positive parameters and those over decades, which may have zeros, or of the latter alone, if this lowers the
+        leave-one-out error by a fifth; with other regressors as None. Power laws, such as that of a load, a length and
+        a modulus, become linear. Below the smallest value above 0 logarithms go on by their tangents.
     grid : tuple of int, "auto" or None, default="auto"
         Regular grid to which samples without a grid are interpolated: the number of points along each axis of the
         bounding box of all training points. Inputs and targets are interpolated to the grid and predictions back to
@@ -155,13 +156,12 @@ class PODRegressor(FieldRegressor):
     All regressors of skop but ``"akima"`` are linear in the targets, so that leave-one-out residuals have a closed
     form, and no model is fitted again: they are the coefficients of the samples divided by the diagonal of the inverse
     system. Length scales are found by the gradient of the leave-one-out error. They and the modes fit the training
-    samples better than other samples, so that with fewer than 15 samples for each length scale this error is too small.
-    In this case modes and length scales are found again without an eighth of the samples. Both the kernel that is found
-    and the kernel from which the search starts predict this eighth. The same is done with the other eighths, or with
-    four of them if these agree, and likewise with each of 5 to 7 samples. The length scales of the search are taken
-    only if their errors on these parts are smaller. The leave-one-out error is then multiplied by a factor, so that it
-    is smaller than that of the start in the same ratio as these errors. With more than 400 samples, a part of them
-    decides on kernels.
+    samples better than other samples, so that this error is too small. Therefore modes and length scales are found
+    again without an eighth of the samples. Both the kernel that is found and the kernel from which the search starts
+    predict this eighth. The same is done with the other eighths, or with four of them if these agree, and likewise with
+    each of 5 to 7 samples. The length scales of the search are taken only if their errors on these parts are smaller.
+    The leave-one-out error is then multiplied by a factor, so that it is smaller than that of the start in the same
+    ratio as these errors. With more than 400 samples, a part of them decides on kernels.
 
     With more than 2,000 samples, kernels have 1,500 inducing samples, each the farthest from the ones before it, and
     ridge regression on these kernels predicts all samples (subset of regressors). Leave-one-out residuals keep the

@@ -29,6 +29,7 @@ from skop._typing import FloatArray, GridShape, PathOrStr
 from skop._version import __version__
 from skop.data import BoxScaler, FieldScaler, FieldSet
 from skop.estimators.classical._kernel_models import KernelModel
+from skop.estimators.classical._output_models import logarithms_of
 from skop.estimators.classical._pod import NOTHING_OUTSIDE, OutputModel, PODRegressor
 from skop.estimators.fitting._base_model import BaseModel
 from skop.exceptions import FieldDataError, SkopError
@@ -232,6 +233,7 @@ class _OutputGraph(nn.Module):
 
     reads: torch.Tensor
     shift: torch.Tensor
+    lowest: torch.Tensor
     scale: torch.Tensor
     components: torch.Tensor
     mean: torch.Tensor
@@ -252,6 +254,7 @@ class _OutputGraph(nn.Module):
         held = {
             "shift": model.shift,
             "scale": model.scale,
+            "lowest": model.turns,
             "components": model.basis.components_,
             "mean": model.basis.mean_,
             "unit": model.units,
@@ -271,7 +274,7 @@ class _OutputGraph(nn.Module):
         points = features
         if params is not None:
             params = params.double()
-            turned = torch.where(self.reads, torch.where(self.reads, params, 1.0).log(), params)
+            turned = logarithms_of(params, self.reads, self.lowest)
             points = [(turned - self.shift) / self.scale, *features]
         found = self.regressor.predict(torch.cat(points, dim=1)) @ self.components + self.mean
         if self.bounds is None:

@@ -27,7 +27,7 @@ from skop.estimators._field import end_if_interrupted
 from skop.estimators._reading import checked_by_caller
 from skop.estimators._streams import samples_at_once
 from skop.estimators._weights import labels_of_groups
-from skop.estimators._wrapper import as_input, as_predictions, fit_estimator
+from skop.estimators._wrapper import as_input, as_predictions, fit_estimator, frame_size
 from skop.estimators.classical._pod import OF_USE, PODRegressor
 from skop.estimators.fitting._base_model import shared_between_fits
 from skop.exceptions import FieldDataError, NonFinitePredictionError
@@ -261,6 +261,8 @@ class _Trial:
     size: int
     #: Whether it is an operator over the best classical model.
     has_base: bool
+    #: Number of channels of a frame, if it predicts frames in time.
+    frame_size: int | None
 
 
 @dataclass(frozen=True)
@@ -302,7 +304,7 @@ def _try(estimator: Any, most: float | None, samples: Samples, train: IntArray, 
             raise NonFinitePredictionError("a prediction of a held-out sample is not finite.")
         base = getattr(getattr(model, "base_", None), "estimator", None)
         has_base = isinstance(base, PODRegressor) and base.regressor == "auto"
-        return _Trial(predicted, seconds, predict_seconds, _size(model), has_base)
+        return _Trial(predicted, seconds, predict_seconds, _size(model), has_base, frame_size(model))
 
     return _attempted(fitted)
 
@@ -534,7 +536,9 @@ class Search:
         return _in_order(fitted)
 
     def _error(self, candidate: Candidate, folds: list[int]) -> float:
-        """1 minus the score of the predictions on some folds."""
+        """1 minus the score of the predictions on some folds; for all candidates frames of one field share its unit."""
+        trials = (trial for one in self.candidates for trial in one.trials.values())
+        size = next((trial.frame_size for trial in trials if trial.frame_size is not None), None)
         rows = np.concatenate([self.folds[fold][1] for fold in folds])
         found = [candidate.trials[fold].predicted for fold in folds]
         truth, weight = self.samples.targets[rows], self.samples.weight
@@ -545,7 +549,7 @@ class Search:
             pairs.append((truth.scalars, [part.scalars for part in found], None))
         weight = None if weight is None else weight[rows]
         errors = [
-            _relative_error(_flat(true), np.concatenate([_flat(part) for part in parts]), counts, weight)
+            _relative_error(_flat(true), np.concatenate([_flat(part) for part in parts]), counts, weight, size)
             for true, parts, counts in pairs
         ]
         return float(np.mean(errors))
@@ -557,11 +561,15 @@ def _flat(values: Any) -> FloatArray:
     return array.reshape(-1, array.shape[-1])
 
 
-def _relative_error(true: FloatArray, found: FloatArray, counts: IntArray | None, weight: FloatArray | None) -> float:
+def _relative_error(
+    true: FloatArray, found: FloatArray, counts: IntArray | None, weight: FloatArray | None, size: int | None
+) -> float:
     """Relative L2 error of values ``(T, q)`` as in `score`: of fields with numbers of points, or of scalars."""
     sizes = np.ones(len(true), dtype=int) if counts is None else counts
     rows = None if weight is None else np.repeat(weight, sizes)
-    units = channel_sizes(true, kind="scalar", sample_weight=rows) if true.shape[1] > 1 else np.ones(1)
+    units = np.ones(1)
+    if true.shape[1] > 1:
+        units = channel_sizes(true, kind="scalar", sample_weight=rows, n_components=size)
     starts = np.cumsum(sizes) - sizes
     errors, norms = (
         np.sqrt(np.add.reduceat(((part / units) ** 2).sum(axis=1), starts)) for part in (found - true, true)

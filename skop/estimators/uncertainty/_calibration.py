@@ -20,12 +20,12 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import has_fit_parameter
 
 from skop._jobs import workers_for
-from skop._sklearn_compat import last_step
+from skop._sklearn_compat import final_regressor, last_step
 from skop._typing import FloatArray, IntArray
 from skop.data import DataSpec, FieldSet, Predictions, TargetForm, Targets, interpolate_fields
 from skop.estimators._field import FieldRegressor
 from skop.estimators._reading import checked_by_caller
-from skop.estimators._wrapper import asked
+from skop.estimators._wrapper import as_input, asked
 from skop.estimators.selection._search import Samples, make_folds
 from skop.estimators.uncertainty._ensemble import EnsembleRegressor
 from skop.estimators.uncertainty._scores import KINDS, Pool, check_size, masses, node_counts, starts_of, units_of
@@ -107,7 +107,7 @@ class Calibration:
             "quantiles_": None,
             "pools_": [{kind: [pool.table() for pool in one[kind]] for kind in KINDS} for one in pools],
         }
-        if self.is_frozen and (seen := count_seen(self.estimator.estimator, samples.inputs)):
+        if self.is_frozen and (seen := _count_seen(self.estimator.estimator, samples)):
             warn(
                 f"{seen} of the {len(samples)} samples were in the fit of {type(self.estimator.estimator).__name__}, "
                 "whose errors there are smaller than those of new samples, so that bands are too narrow; calibrate a "
@@ -235,6 +235,14 @@ class FittedModel:
         if widths.fields is not None and self.scale is not None:
             widths = replace(widths, fields=_scale_at(self.scale, self.points, places))
         return mean, widths, places
+
+
+def _count_seen(model: Any, samples: Samples) -> int | None:
+    """Number of samples whose inputs a fitted model, or the last one in it, has seen; None if it cannot tell."""
+    regressor, X = final_regressor(model, as_input(model, samples.inputs, samples.spec, samples.columns))
+    if regressor is model or not isinstance(regressor, FieldRegressor):
+        return count_seen(model, samples.inputs)
+    return count_seen(regressor, regressor._read_inputs(X)[0])
 
 
 def _seeded(estimator: Any, seed: int) -> Any:

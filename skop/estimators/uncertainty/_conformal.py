@@ -47,8 +47,9 @@ __all__ = ["ConformalRegressor"]
 
 KNOWN["FrozenEstimator"] = FrozenEstimator
 
-#: Samples are a factorial design if there are up to this many combinations of their values for each of them.
-_COMBINATIONS = 2
+#: Samples are a factorial design if there are up to this many combinations of their values for each of them, or if a
+#: parameter has three to five values, each in so many samples.
+_COMBINATIONS, _VALUES, _EACH = 2, (3, 5), 8
 #: Attributes that scikit-learn stores of a table X.
 _COLUMNS = ("n_features_in_", "feature_names_in_")
 
@@ -523,15 +524,21 @@ def _reader_of_series(estimator: Any, X: Any, y: Any, params: Any) -> Any:
 
 
 def _warn_of_factorial_design(inputs: FieldSet) -> None:
-    """Warn if samples are most combinations of a few values of each parameter, so that none shows errors between."""
+    """Warn if samples share a few values of parameters, so that none shows errors between these."""
     if inputs.params is None or inputs.n_channels or not inputs.shared_coords:
         return
-    counts = [count for column in np.asarray(inputs.params).T if (count := len(np.unique(column))) > 1]
-    if len(counts) > 1 and np.prod(counts, dtype=float) <= _COMBINATIONS * len(inputs):
+    counts = {number: len(np.unique(column)) for number, column in enumerate(np.asarray(inputs.params).T)}
+    counts = {number: count for number, count in counts.items() if count > 1}
+    words = ""
+    if len(counts) > 1 and np.prod(list(counts.values()), dtype=float) <= _COMBINATIONS * len(inputs):
+        words = f"samples are a factorial design of {' x '.join(map(str, counts.values()))} values of the parameters"
+    elif few := [n for n, count in counts.items() if _VALUES[0] <= count <= min(_VALUES[1], len(inputs) // _EACH)]:
+        words = f"samples share {counts[few[0]]} values of parameter {few[0]}"
+    if words:
         warn(
-            f"samples are a factorial design of {' x '.join(map(str, counts))} values of the parameters. Bands hold "
-            "for new samples with these values; errors between them are in no residual, and can be far larger. Add "
-            "samples at random values of the parameters."
+            f"{words}. Bands hold for new samples with these values; errors between them are in no residual, and can "
+            "be far larger. Unless there is nothing between, as between numbers of materials, add samples at random "
+            "values."
         )
 
 
