@@ -120,8 +120,8 @@ class PODRegressor(FieldRegressor):
         logarithms are taken.
     leave_one_out_error_ : float
         Mean relative L2 error of the training samples, as `score` measures it, each predicted by a fit to all others
-        with the same hyperparameters and components; times a factor above 1 where length scales were tuned on few
-        samples, see the notes. Not with a regressor of scikit-learn.
+        with the same hyperparameters and components; times a factor of at least 1 where length scales were tuned, see
+        the notes. Not with a regressor of scikit-learn.
         With one parameter on a regular set of samples it is far above the error of new samples between those of the
         fit, since leaving out a sample doubles a gap. The choice among regressors is little affected.
         Where samples share the values of a parameter, as in a factorial design, it is the error at these values; with
