@@ -341,7 +341,7 @@ class Profile:
             "the box": [] if self.inputs.shared_coords else [("longest side", sides)],
         }
         for source, parts in sizes.items():
-            found = [(what, size, rows) for what, size in parts if len(rows := odd_sizes(size))]
+            found = [(what, size, rows) for what, size in parts if len(rows := self._odd(size, source))]
             if found:
                 what, size, rows = found[0]
                 middle, own = float(np.median(size)), float(size[rows[0]])
@@ -354,6 +354,18 @@ class Profile:
                     "leave it out."
                 )
                 yield Finding("problem", text, samples, what, own, middle, middle)
+
+    def _odd(self, sizes: FloatArray, source: str) -> IntArray:
+        """Samples of another size; results of zeros are none where a parameter or a field of X is 0 beside others."""
+        rows = odd_sizes(sizes)
+        zeros = rows[sizes[rows] == 0]
+        if source != "y" or not len(zeros):
+            return rows
+        parts = [] if self.inputs.params is None else [np.abs(self.inputs.params)]
+        causes = np.column_stack([*parts, *(column.size for column in self.of["input"])])
+        causes = causes[:, (causes == 0).mean(axis=0) < 0.5] if causes.size else causes
+        unloaded = zeros[(causes[zeros] == 0).any(axis=1)]
+        return rows[~np.isin(rows, unloaded)]
 
     def _noise(self) -> Iterator[Finding]:
         """A coordinate that varies so little that it is rounding."""
@@ -507,8 +519,8 @@ class Profile:
         # Fields of few different numbers, such as 0 and 1, can be the same by chance.
         varied = (pair for pair in pairs if len(np.unique(np.asarray(field[pair[1] : pair[1] + 1].values))) >= ENOUGH)
         found = [pair for pair in varied if self._differ(*pair)]
-        # Where many results are equal, X has no effect on these.
-        if 0 < len(found) <= min(_RARE, len(self.inputs) / 4):
+        # Where many results are equal, X has no effect on these; results of neighbours are where they saturate.
+        if len(found) <= min(_RARE, len(self.inputs) / 4) and not all(self._are_neighbours(*pair) for pair in found):
             samples = tuple(self.names[row] for row in dict.fromkeys(row for pair in found for row in pair))
             more = f", and in {len(found) - 1} more" if len(found) > 1 else ""
             text = (
@@ -526,6 +538,16 @@ class Profile:
         pairs: list[Any] = [] if self.inputs.shared_coords else [(a.coords, b.coords)]
         pairs += [] if a.values is None or b.values is None else [(a.values, b.values)]
         return any(_relative_difference(one, two) > ROUNDING for one, two in pairs)
+
+    def _are_neighbours(self, row: int, other: int) -> bool:
+        """Whether parameters of two samples are nearer to each other than those of most."""
+        params = self.inputs.params
+        if params is None or self.inputs.n_channels or len(params) < FEW:
+            return False
+        size = params.std(axis=0)
+        scaled = params[:, size > 0] / size[size > 0]
+        distance = np.linalg.norm(scaled - scaled[row], axis=1)
+        return int((distance < distance[other]).sum()) <= len(params) / 4
 
     def _copies(self) -> list[Finding]:
         """Groups of samples with equal inputs, and targets that do not contradict."""

@@ -12,7 +12,7 @@ from sklearn.compose import make_column_transformer
 from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LinearRegression, Ridge
-from sklearn.model_selection import KFold, ShuffleSplit
+from sklearn.model_selection import GridSearchCV, KFold, ShuffleSplit
 from sklearn.neighbors import KNeighborsRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -679,6 +679,22 @@ def test_what_is_not_fitted_or_no_label_is_named():
     for groups in (["a", None] * 15, [np.nan, *range(29)], np.array([1, "a"] * 15, dtype=object)):
         with pytest.raises(FieldDataError, match="groups has missing labels"):
             ConformalRegressor(PODRegressor()).fit(X, y, groups=groups)
+
+
+@pytest.mark.parametrize("kind", ["pipeline", "search", "both"])
+@pytest.mark.parametrize("form", ["scalars", "fields"])
+def test_samples_that_the_last_step_of_a_frozen_model_has_seen_are_counted(kind, form):
+    X, new = np.random.default_rng(0).random((2, 30, 2))
+    model = PODRegressor(regressor="ridge")
+    model = make_pipeline(StandardScaler(), model) if kind != "search" else model
+    if kind != "pipeline":
+        name = "regressor" if kind == "search" else "podregressor__regressor"
+        model = GridSearchCV(model, {name: ["ridge"]}, cv=2)
+    y = lambda rows: rows.sum(axis=1) if form == "scalars" else (rows[:, :1] * np.arange(1.0, 5.0))[..., None]  # noqa: E731
+    band = ConformalRegressor(FrozenEstimator(model.fit(X, y(X))), coverage=0.8)
+    samples = np.concatenate([new, X[:7]])
+    with pytest.warns(SkopWarning, match="7 of the 37 samples were in the fit"):
+        band.fit(samples, y(samples))
 
 
 def test_samples_that_a_frozen_model_has_seen_are_counted():

@@ -215,16 +215,37 @@ def test_the_spread_of_a_logarithm_is_relative():
 
 
 def test_logarithms_go_on_by_their_tangents():
-    rows = np.concatenate([X, [[0.0, 1.0, 1.0]]])
+    rows = np.concatenate([X, np.zeros((1, 3))])
     (model,) = PODRegressor(regressor="ridge", param_transform="log").fit(rows, wave(rows)).models_
-    low, slopes = model.turns, model.reads_logarithms / model.turns
+    low, slopes = model.turns, 1 / model.turns
     np.testing.assert_array_less(low, X.min(axis=0))
     np.testing.assert_allclose(model.scaled(X) * model.scale + model.shift, np.log(X), rtol=1e-12)
     for values in (low * 1.0, 0.5 * low, 0.0 * low, -low):
         expected = np.log(low) + slopes * (values - low)
         np.testing.assert_allclose(model.scaled(values[None])[0] * model.scale + model.shift, expected, rtol=1e-12)
         held = [torch.tensor(part) for part in (values, model.reads_logarithms, low)]
-        np.testing.assert_allclose(logarithms_of(*held).numpy(), expected, rtol=1e-12)
+        held[0].requires_grad_()
+        np.testing.assert_allclose(logarithms_of(*held).detach().numpy(), expected, rtol=1e-12)
+        logarithms_of(*held).sum().backward()
+        np.testing.assert_allclose(held[0].grad.numpy(), slopes, rtol=1e-12)
+
+
+def test_laws_of_powers_go_on_below_parameters_that_are_not_near_zero():
+    rows, new = X + 1.0, np.array([[1.0, 1.0, 1.0], [2.0, 0.8, 0.7]])
+    model = PODRegressor().fit(rows, power_law(rows))
+    np.testing.assert_allclose(model.predict(new), power_law(new), rtol=1e-6)
+    with pytest.raises(FieldDataError, match=r"parameter 1 of X is -2 in sample 1, .* param_transform=None"):
+        model.predict([[1.0, 1.0, 1.0], [1.0, -2.0, 1.0]])
+    # The smallest number of all may be hardly one.
+    rows[0, 1] = 1e-300
+    assert np.isfinite(PODRegressor(param_transform="log").fit(rows, wave(rows)).predict(rows)).all()
+
+
+def test_models_of_earlier_versions_refuse_what_has_no_logarithm():
+    model = PODRegressor(param_transform="log", regressor="ridge").fit(X, wave(X))
+    model.models_[0].lowest = None
+    with pytest.raises(FieldDataError, match=r"parameter 1 of X is -2 in sample 1, .* param_transform=None"):
+        model.predict([[1.0, 1.0, 1.0], [1.0, -2.0, 1.0]])
 
 
 def test_a_parameter_over_decades_may_be_zero_in_some_samples():

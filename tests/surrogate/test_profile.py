@@ -106,6 +106,10 @@ def test_a_single_field_of_zeros_is_named_where_no_other_is_near_zero():
     assert "is 0 times the median" in message
     assert "Check that its run was finished and written, or leave it out." in message
     assert said(FieldSet(POINTS, zeros), TARGET)[0].startswith("X of sample 3 is of another size")
+    # A result of zeros is right where the load is 0.
+    params = np.array(PARAMS)
+    params[3, 0] = 0.0
+    assert not said(params, (POINTS, zeros))
     # Levels and ramps that begin at zero, and states that grow from rest.
     for loads in (np.arange(12), np.repeat(np.arange(4), 6)[5:], np.arange(12) ** 2, 1 - np.exp(-0.5 * np.arange(20))):
         assert not len(odd_sizes(np.asarray(loads, dtype=float)))
@@ -208,6 +212,11 @@ def test_equal_inputs_with_different_targets_are_named():
     params[[3, 4]] = params[0]
     (message,) = said(params, (POINTS, TARGET))
     assert "3 pairs of samples have" in message or "2 pairs of samples have" in message
+
+
+def test_saturated_results_of_neighbours_are_not_named():
+    loads = np.sort(np.random.default_rng(0).random(40))
+    assert not said(loads[:, None], (POINTS, np.minimum(loads, loads[-3])[:, None, None] * (1 + POINTS[:, :1])))
 
 
 def test_a_field_of_y_that_comes_twice_is_named_unless_inputs_are_the_same():

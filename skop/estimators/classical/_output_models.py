@@ -43,8 +43,9 @@ _BETTER = 0.8
 _FEW_OUTPUTS = 16
 #: Half of the values of a parameter over decades lie in this part of its range, from the least value on.
 _LOW = 0.25
-#: Logarithms go on by their tangents from this part of the range of the logarithms below their least value.
-_BELOW = 0.1
+#: Logarithms of parameters that can be 0 go on by their tangents from this part of their range below the least one. A
+#: uniform parameter can if its least value is nearer to 0 than this number of mean spacings.
+_BELOW, _SPACINGS = 0.1, 4.0
 #: Folds of the cross-validation of regressors without a closed form of leave-one-out.
 _FOLDS = 5
 #: Numbers of channels and of scalars.
@@ -62,7 +63,8 @@ class OutputModel:
     reads_logarithms : ndarray of bool, shape (p,)
         Global parameters whose logarithms it reads.
     lowest : ndarray of shape (p,), or None
-        Values below which these logarithms go on by their tangents; None in files of earlier versions.
+        Values below which these logarithms go on by their tangents; 0 where they do not, None in files of earlier
+        versions.
     learns_logarithms : bool
         Whether it predicts logarithms of the outputs.
     shift, scale : ndarray of shape (p,)
@@ -121,12 +123,20 @@ class OutputModel:
 
     def scaled(self, params: FloatArray) -> FloatArray:
         """Standardised global parameters (n, p), or logarithms of them."""
+        wrong = (params <= 0) & self.reads_logarithms & (self.lowest is None or self.lowest == 0)
+        if wrong.any():
+            row, column = np.argwhere(wrong)[0]
+            raise FieldDataError(
+                f"parameter {column} of X is {params[row, column]:.3g} in sample {row}, but all were positive in the "
+                "fit, and PODRegressor reads the logarithm; pass positive numbers, or fit with param_transform=None."
+            )
         return (_logarithms_of(params, self.reads_logarithms, self.turns) - self.shift) / self.scale
 
     @property
     def turns(self) -> FloatArray:
-        """Values from which on logarithms go on by their tangents: nowhere in files of earlier versions."""
-        return np.full(len(self.shift), np.finfo(float).tiny) if self.lowest is None else self.lowest
+        """Values from which on logarithms go on by their tangents, which are hardly above 0 where they do not."""
+        lowest = np.zeros(len(self.shift)) if self.lowest is None else self.lowest
+        return np.where(self.reads_logarithms, np.maximum(lowest, np.finfo(float).tiny), 1.0)
 
     def targets(self, targets: Targets, weight: FloatArray | None = None, groups: IntArray | None = None) -> TargetRows:
         """The outputs that its components hold, as rows."""
@@ -366,12 +376,13 @@ class ModelSearch:
         params, is_auto = samples.params, isinstance(regressor, str) and regressor == "auto"
         least, largest = params.min(axis=0), params.max(axis=0)
         can_be = (least >= 0) & (largest > 0)
+        # What is uniform down to 0 has no least logarithm, and what spans decades may be 0 in some samples. A law of
+        # powers of other numbers goes on below them.
         smallest = np.where(params > 0, params, np.inf).min(axis=0)
-        smallest, ratio = (
-            np.where(can_be, held, 1.0) for held in (smallest, smallest / np.where(can_be, largest, 1.0))
-        )
-        #: What is uniform down to 0 has no least logarithm, and what spans decades may be 0 in some samples.
-        self.lowest = smallest * ratio**_BELOW
+        is_uniform = ~_gathers_low(params) & (smallest * len(params) < _SPACINGS * (largest - least))
+        turns = can_be & ((least == 0) | is_uniform)
+        smallest, most = (np.where(turns, held, 1.0) for held in (smallest, largest))
+        self.lowest = np.where(turns, np.maximum(smallest * (smallest / most) ** _BELOW, np.finfo(float).tiny), 0.0)
         reads, learns = [np.zeros(len(least), bool)], [False]
         if param_transform == "log":
             reads = [can_be]
@@ -433,11 +444,13 @@ class ModelSearch:
         self, outputs: Outputs, reads: Any, learns: bool, n_components: int | float | None
     ) -> tuple[OutputModel, Decomposition]:
         """A model without its regressor, and the components of its outputs."""
-        params, weight = _logarithms_of(self.samples.params, reads, self.lowest), self.samples.weight
+        unknown = np.zeros(len(reads))
+        model = OutputModel(*outputs, reads, learns, unknown, unknown, unknown, unknown, lowest=self.lowest)
+        params, weight = _logarithms_of(self.samples.params, reads, model.turns), self.samples.weight
         shift, spread = mean_of(params, weight), np.sqrt(variance_of(params, weight))
         rounding = self.samples.rounding * np.abs(shift)
         scale = np.where(spread > rounding, spread, np.where(rounding > 0, np.abs(shift), 1.0))
-        model = OutputModel(*outputs, reads, learns, shift, scale, np.ones(0), np.ones(0), lowest=self.lowest)
+        model.shift, model.scale = shift, scale
         if self.samples.units is not None:
             places = np.append(outputs[0], len(self.every[0]) + outputs[1])
             model.origin, model.size = (held[places] for held in self.samples.units)
@@ -637,7 +650,9 @@ def _logarithms_of(params: FloatArray, reads: Any, lowest: Any) -> FloatArray:
 
 def logarithms_of(params: torch.Tensor, reads: torch.Tensor, lowest: torch.Tensor) -> torch.Tensor:
     """The same for tensors; where nothing is read as a logarithm, no gradient is infinite."""
-    return torch.where(reads, torch.maximum(params, lowest).log() + (params - lowest).clamp(max=0.0) / lowest, params)
+    # At the lowest values themselves both halves of the derivative add up to one.
+    below = torch.minimum(params - lowest, torch.zeros_like(params))
+    return torch.where(reads, torch.maximum(params, lowest).log() + below / lowest, params)
 
 
 def _gathers_low(params: FloatArray) -> Any:
@@ -671,7 +686,7 @@ def _check_output_model(held: Held) -> None:
     reads = held.get("reads_logarithms")
     is_mask = isinstance(reads, np.ndarray) and reads.dtype == bool and reads.shape == (n_params,)
     held.need(is_mask, "reads_logarithms", f"an array of {n_params} truth values")
-    held.array("lowest", n_params, positive=True, optional=True)
+    held.array("lowest", n_params, optional=True)
     held.flag("learns_logarithms")
     own = [held.array(name, None, whole=True) for name in ("channels", "scalars")]
     among = held.get("among")

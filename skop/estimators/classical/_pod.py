@@ -94,7 +94,7 @@ class PODRegressor(FieldRegressor):
         logarithms of the targets, which must be positive. ``"auto"`` with ``regressor="auto"``: takes logarithms, of
         positive parameters and those over decades, which may have zeros, or of the latter alone, if this lowers the
         leave-one-out error by a fifth; with other regressors as None. Power laws, such as that of a load, a length and
-        a modulus, become linear. Below the smallest value above 0 logarithms go on by their tangents.
+        a modulus, become linear. Near 0 logarithms go on by their tangents.
     grid : tuple of int, "auto" or None, default="auto"
         Regular grid to which samples without a grid are interpolated: the number of points along each axis of the
         bounding box of all training points. Inputs and targets are interpolated to the grid and predictions back to

@@ -239,9 +239,10 @@ class FittedModel:
 
 def _count_seen(model: Any, samples: Samples) -> int | None:
     """Number of samples whose inputs a fitted model, or the last one in it, has seen; None if it cannot tell."""
-    regressor, X = final_regressor(model, as_input(model, samples.inputs, samples.spec, samples.columns))
-    if regressor is model or not isinstance(regressor, FieldRegressor):
-        return count_seen(model, samples.inputs)
+    given = as_input(model, samples.inputs, samples.spec, samples.columns)
+    regressor, X = final_regressor(model, given)
+    if X is given or not isinstance(regressor, FieldRegressor):
+        return count_seen(regressor, samples.inputs)
     return count_seen(regressor, regressor._read_inputs(X)[0])
 
 

@@ -129,7 +129,8 @@ def check_size(coverage: float, calibration_size: int, rest: float, what: str) -
     raise FieldDataError(
         f"coverage={coverage:g} needs at least {needed} calibration {what}, but there are {calibration_size}: with "
         "fewer only an infinite band has this coverage. Pass more samples, lower the coverage, or, of a "
-        "ConformalRegressor, raise calibration_size or set method='cv+'."
+        "ConformalRegressor, raise calibration_size or set method='cv+'. Samples of the same inputs, or nearly, are "
+        "one group."
     )
 
 
