@@ -111,9 +111,10 @@ def evaluate(estimator: Any, X: Any, y: Any = None, *, names: Sequence[str] | No
     FieldDataError
         If X or y do not fit the estimator, or the number of names is not that of the samples.
     """
-    start = time.perf_counter()
-    regressor, own_X = final_regressor(estimator, X)
-    is_own, transformed = hasattr(regressor, "spec_") and hasattr(regressor, "_mesh_options"), time.perf_counter()
+    regressor, _ = final_regressor(estimator)
+    is_own, start = hasattr(regressor, "spec_") and hasattr(regressor, "_mesh_options"), time.perf_counter()
+    own_X = final_regressor(estimator, X)[1] if is_own else X
+    transformed = time.perf_counter()
     data, found, seconds = _predicted_by_own(regressor, own_X, y) if is_own else _predicted_by_any(estimator, X, y)
     targets, form, fields = data.targets, data.spec.target_form, data.targets.field
     size = frame_size(regressor) if is_own else None

@@ -143,8 +143,7 @@ class Selection:
         self.narrow(targets, error, each)
         levels = [np.unique(column, return_inverse=True)[1] for column in points[:, :n_params].T]
         # Parameters whose values samples share: two or three of these, or enough to leave whole ones out.
-        varying = {place: held for place, held in enumerate(levels) if held.max(initial=0) > 0}
-        shared = {place: held for place, held in varying.items() if held.max() < len(points) // 2}
+        shared = {place: held for place, held in enumerate(levels) if 0 < held.max(initial=0) < len(points) // 2}
         # Two values beside parameters of many are a flag or a category, of which none lies between.
         fewest = 2 if len(shared) == points.shape[1] else 3
         self._few_values = [place for place, held in shared.items() if fewest <= held.max() + 1 < _FEWEST_LEVELS]
@@ -334,8 +333,7 @@ class Selection:
         error of these, the error after it is that of the start times the quotient of both; where it does not, none of
         its kernels is taken, whatever their leave-one-out errors. Half of the parts decide where all of them agree.
         """
-        parts = self._parts
-        if not parts:
+        if not (parts := self._parts):
             return 1.0
         before, after = list[float](), list[float]()
         within = self._within_few()
