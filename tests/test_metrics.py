@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from sklearn import config_context
 from sklearn.base import BaseEstimator, RegressorMixin, clone
+from sklearn.compose import TransformedTargetRegressor
 from sklearn.linear_model import Ridge
 from sklearn.metrics import make_scorer
 from sklearn.metrics import root_mean_squared_error as sklearn_rmse
@@ -676,6 +677,11 @@ def test_the_relative_scorer_is_the_physical_score_minus_one(kind, subtests):
                 expected = final.score_physical(inputs, y[test], **options) - 1
                 assert neg_relative_l2_scorer(fitted, X[test], y[test], **options) == pytest.approx(expected, rel=1e-12)
     y = np.asarray(y)
+    # scikit-learn transforms no fields.
+    if kind != "field":
+        around = (pipeline, TransformedTargetRegressor(pipeline))
+        errors = [neg_relative_l2_scorer(clone(one).fit(X[train], y[train]), X[test], y[test]) for one in around]
+        assert errors[0] == pytest.approx(errors[1], rel=1e-12)
     scoring = {"relative": neg_relative_l2_scorer, "root": neg_root_mean_squared_scorer}
     for scorers, name in ((neg_relative_l2_scorer, "test_score"), (scoring, "test_relative")):
         splits = KFold(2)

@@ -24,7 +24,7 @@ from skop.surrogate._novelty import count_seen
 __all__ = ["Evaluation", "evaluate"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Evaluation:
     """Result of `evaluate`: predictions of samples beside their truth, and the errors."""
 
@@ -43,6 +43,11 @@ class Evaluation:
 
     def __len__(self) -> int:
         return len(self.names)
+
+    def __repr__(self) -> str:
+        seen = f", {self.n_seen} of the fit" if self.n_seen else ""
+        mean = "" if self.mean_field_error is None else f", of their mean field {self.mean_field_error:.4g}"
+        return f"<Evaluation of {len(self)} samples{seen}: relative L2 error {self.mean_error:.4g}{mean}>"
 
     @property
     def ranking(self) -> IntArray:

@@ -114,7 +114,9 @@ class FieldScorer(_Scorer):
 
 def _predicts(estimator: Any) -> tuple[bool, bool]:
     """Whether an estimator of skop, maybe in a pipeline or a search, predicts a field, and whether scalars."""
-    spec = getattr(final_regressor(estimator)[0], "spec_", None)
+    regressor, _ = final_regressor(estimator)
+    # A TransformedTargetRegressor fits scalars to scalars, and fields to fields.
+    spec = getattr(final_regressor(getattr(regressor, "regressor_", regressor))[0], "spec_", None)
     return bool(getattr(spec, "n_outputs", 0)), bool(getattr(spec, "n_scalars", 0))
 
 

@@ -295,6 +295,9 @@ def test_errors_stand_beside_those_of_the_mean_and_samples_of_the_fit_are_counte
         mean = MeanFieldRegressor().fit(X[rows], y[rows])
         assert found.mean_field_error == pytest.approx(1 - mean.score(X[rows], y[rows]), rel=1e-6)
         assert found.n_seen == found.to_dict()["samples_of_the_fit"] == n_seen
+        # A line, and not all fields.
+        assert len(repr(found)) < 120
+        assert f"{len(found)} samples" in repr(found)
     assert evaluate(model, X[:2], y[:2]).mean_field_error is None
 
 
