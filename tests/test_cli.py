@@ -270,7 +270,7 @@ def test_a_fit_that_has_ended_is_taken_from_its_checkpoints(study, tmp_path, mon
     assert "a PODRegressor writes no checkpoints" in capsys.readouterr().err
 
 
-def test_rows_belong_to_the_files_that_they_name(study, capsys):
+def test_rows_belong_to_the_files_that_they_name(study, capsys, tmp_path):
     folder, _ = study
     model = skop.load(folder / "model.skop")
     assert main(["score", str(folder / "model.skop"), str(folder / "run_*.vtu"), "--params", str(folder / "doe.csv"),
@@ -279,6 +279,12 @@ def test_rows_belong_to_the_files_that_they_name(study, capsys):
     X, y = inputs_of(folder)
     assert found["error"] == pytest.approx(1 - model.score(X, y), rel=1e-6)
     assert list(found["samples"].values()) == sorted(found["samples"].values(), reverse=True)
+    # A column may hold the name of the folder of all runs, which names none of them.
+    header, *rows = (folder / "doe.csv").read_text().splitlines()
+    table = tmp_path / "doe.csv"
+    table.write_text("\n".join([f"part,{header}", *(f"{folder.name},{row}" for row in rows)]))
+    assert main(["score", str(folder / "model.skop"), str(folder / "run_*.vtu"), "--params", str(table), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["samples"] == found["samples"]
 
 
 def test_predicted_meshes_hold_prediction_truth_and_error(study, tmp_path, capsys):

@@ -496,7 +496,10 @@ def _rows_for_files(table: Any, files: list[Path], choice: Choice) -> tuple[Any,
     from skop.data.forms.files import unit_of
 
     names, source = [str(file) for file in files], str(choice.params)
-    parts = {part for file in files for part in (file.name, file.stem, file.absolute().parent.name)}
+    folders = {file.absolute().parent for file in files}
+    parts = {part for file in files for part in (file.name, file.stem)}
+    # A folder is the name of a run where it holds one file.
+    parts |= {folder.name for folder in folders if len(folders) == len(files) > 1}
     strange = []
     for column in table.columns:
         if table[column].dtype.kind in "fiub":

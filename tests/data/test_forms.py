@@ -438,6 +438,11 @@ def test_columns_of_text_are_left_out_with_a_warning(folder):
     inputs, said = said_of(table_with(cooled=answers, material=[*"abcabcabc"]), index=False)
     assert inputs == ["a"]
     assert "columns of text are left out: cooled, material" in said
+    # Numbers as some programs write them.
+    for form in ("{:.3f}D+00", "1,{:07.3f}", "1'{:07.3f}", "<{:.3f}", "{:.3f} [mm]", '{:.3f}"'):
+        inputs, said = said_of(table_with(load=[form.format(3.7 * k) for k in range(N)]), index=False)
+        assert inputs == ["a"]
+        assert "columns of text are left out: load (such as" in said
     # Names of files and runs, and text that is the same everywhere, are nothing to learn from.
     for names in (LABELS, [f"{k}.vtu" for k in range(N)], [f"{k:03}a" for k in range(N)], ["steel"] * N, ["5 mm"] * N):
         assert said_of(table_with(name=names), index=False) == (["a"], "")

@@ -39,6 +39,8 @@ _CHOSEN_BY = {
     "params": "keeping one of them",
     "points": "an array 'coords'",
 }
+#: Begin of a number with decimals, thousands or an exponent in any notation.
+_BEGIN_OF_NUMBER = re.compile(r"[\s<>~≈±]*[+-]?\d*([.,'’\s]|(?<=\d)[eEdD][+-]?)\d")
 #: A number as tables write it, also with a decimal comma.
 _NUMBER = re.compile(r"\s*[+-]?(\d+([.,]\d*)?|[.,]\d+)([eE][+-]?\d+)?\s*")
 #: A number, and its unit or percent sign if there is one; names such as 3.vtu and 03a are none.
@@ -350,15 +352,18 @@ def _inputs_among(table: Any, source: Any, chosen_by: str) -> list[str]:
     """Names of the columns of numbers other than an index; warns of columns that may be meant otherwise."""
     index = [name for name in table.columns if is_index(table, name)]
     names = [name for name in table.columns if table[name].dtype.kind in "fiub" and name not in index]
-    # Names of runs are another text in each row, and text that is the same in all rows says nothing.
+    # Names of runs are another text in each row, as numbers in the notation of some program are (1.5D+03). Text that is
+    # the same in all rows says nothing.
     texts = [name for name in table.columns if table[name].dtype.kind not in "fiub"]
-    texts = [name for name in texts if 1 < table[name].nunique() < table[name].count()]
+    varied = {name: [text for text in table[name] if isinstance(text, str)] for name in texts}
+    texts = [name for name, held in varied.items() if len({*held}) > 1 and _are_no_names(held)]
     if index:
         warn(f"{source}: {index[0]!r}, a column without a name, only numbers the rows, and is left out.")
     if texts:
         warn(
-            f"{source}: columns of text are left out: {listed(texts)}. Encode categories as numbers, for example by "
-            "pandas.get_dummies, if they matter."
+            f"{source}: columns of text are left out: {listed(texts)} (such as {varied[texts[0]][0]!r}). If they "
+            "matter, write numbers as 1500.0 or 1.5e3, and encode categories as numbers, for example by "
+            "pandas.get_dummies."
         )
     if len(names) > 1 and (counting := counting_columns(table[names])):
         warn(
@@ -366,6 +371,11 @@ def _inputs_among(table: Any, source: Any, chosen_by: str) -> list[str]:
             "if it is none."
         )
     return names
+
+
+def _are_no_names(texts: Sequence[str]) -> bool:
+    """Whether texts that differ are no names of rows: some are the same, or all begin with numbers."""
+    return len({*texts}) < len(texts) or all(_BEGIN_OF_NUMBER.match(text) for text in texts)
 
 
 def counting_columns(table: Any) -> list[str]:

@@ -223,7 +223,7 @@ class Selection:
         is_small = kernel.name == "none" and self.points.shape[1] <= len(self.all) // 4
         if (
             thorough
-            or self.groups is not None
+            or (self.groups is not None and len(self.points) <= MOST_EXACT)
             or is_small
             or not kernel.linear + (kernel.name != "none")
             or error <= _WORSE * self.least_screened()
