@@ -171,8 +171,7 @@ class FieldScaler:
 
     def restore(self, outputs: torch.Tensor) -> torch.Tensor:
         """Return outputs of a network ``(B, P, c)`` in physical units; constants are those of the fit."""
-        spread = self.scale_ if self.spread_ is None else self.spread_
-        values = outputs * self._tensor(spread, outputs) + self._tensor(self.mean_, outputs)
+        values = self.destandardize_outputs(outputs)
         return values if self.function is None else values.exp()
 
     def compress(self, values: torch.Tensor) -> torch.Tensor:
@@ -187,6 +186,11 @@ class FieldScaler:
     def destandardize(self, values: torch.Tensor) -> torch.Tensor:
         """Undo `standardize` on values ``(B, P, c)``."""
         return values * self._tensor(self.scale_, values) + self._tensor(self.mean_, values)
+
+    def destandardize_outputs(self, outputs: torch.Tensor) -> torch.Tensor:
+        """Undo `standardize` on outputs of a network ``(B, P, c)``; constants are those of the fit."""
+        spread = self.scale_ if self.spread_ is None else self.spread_
+        return outputs * self._tensor(spread, outputs) + self._tensor(self.mean_, outputs)
 
     @staticmethod
     def _tensor(array: FloatArray, like: torch.Tensor) -> torch.Tensor:

@@ -405,7 +405,7 @@ def test_a_model_that_would_take_too_long_is_left_out_within_the_budget(budget):
     assert budget.now < 3000
     # All folds count where no operator is compared: a fit may take more than 10 of 30 s.
     found = leaderboard(
-        X[:600], np.ones(600), max_time=30, candidates=[("quick", Known()), ("linear", Linear(0, seconds=0.02))]
+        X[:600], np.ones(600), max_time=30, candidates=[("quick", Known()), ("linear", Linear(0, seconds=0.03))]
     )
     assert list(found["status"]) == ["compared", "left out"]
     # Few samples are soon fitted.
@@ -416,9 +416,21 @@ def test_a_model_that_would_take_too_long_is_left_out_within_the_budget(budget):
 def test_models_wait_for_the_time_of_the_search(budget):
     """A fit of a fold takes 0.9 s, and one of all samples 3 s."""
     candidates = [(str(number), Known(0.1 + number, seconds=3 / 12**3)) for number in range(6)]
-    model = AutoRegressor(candidates=candidates, max_time=30).fit(TABLE, ONES)
-    assert [row["status"] for row in model.results_] == ["chosen", *["compared"] * 3, *["not reached"] * 2]
-    assert budget.now == pytest.approx(4 * 3 * (2 / 3) ** 3 + 3)
+    # Half of the time is for the search, where only a fit of one of them follows.
+    for max_time, n_compared, n_fits in ((8, 5, 5), (30, 6, 16)):
+        start = budget.now
+        model = AutoRegressor(candidates=candidates, max_time=max_time).fit(TABLE, ONES)
+        statuses = ["chosen", *["compared"] * (n_compared - 1), *["not reached"] * (6 - n_compared)]
+        assert [row["status"] for row in model.results_] == statuses
+        assert budget.now - start == pytest.approx(n_fits * 3 * (2 / 3) ** 3 + 3)
+
+
+def test_a_quick_model_is_tried_after_a_slow_one(budget):
+    """The slow one takes 3 s of the 6 s of the search, of which 3 s are for models."""
+    candidates = [("slow", Known(0.3, seconds=3 / 8**3)), ("quick", Known(0.1, seconds=1e-5)), ("late", Timed(0.2))]
+    model = AutoRegressor(candidates=candidates, max_time=60, verbose=False).fit(TABLE, ONES)
+    rows = {row["candidate"]: row["status"] for row in model.results_}
+    assert rows == {"quick": "chosen", "slow": "compared", "late": "compared"}
 
 
 def test_targets_of_zeros_have_absolute_errors():

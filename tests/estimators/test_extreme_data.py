@@ -74,6 +74,16 @@ def test_single_precision_is_not_asked_for_numbers_that_it_cannot_hold(unit):
     assert np.isfinite(lamo(dtype="float64").fit(X, X * unit).predict(X)).all()
 
 
+@pytest.mark.parametrize("unit", [2.0**-20, 2.0**20])
+def test_the_unit_of_y_does_not_matter_where_it_is_constant_at_an_edge(unit):
+    """Points that do not vary were trained as if they varied by 1, whatever the unit of the others."""
+    y = np.cumsum(X, axis=1)
+    y[:, 0] = 1.0
+    model = lamo(scaling=ScalingOptions(targets="point"), dtype="float64", max_iter=5)
+    expected = unit * model.fit(X, y).predict(X)
+    np.testing.assert_allclose(model.fit(X, unit * y).predict(X), expected, rtol=1e-6, atol=1e-6 * unit)
+
+
 def test_largest_single_numbers_with_scaling_by_point():
     """Fields of plus and minus the largest float32, scaled at each point, gave NaN."""
     signs = np.sign(X).astype(np.float32) * np.finfo(np.float32).max

@@ -115,12 +115,12 @@ class Objective:
             return outputs, scaler.standardize(target)
         unit = torch.as_tensor(self.unit)
         if scaler.function is None:
-            values, unit = scaler.inverse_transform(outputs), unit.to(outputs)
+            values, unit = scaler.restore(outputs), unit.to(outputs)
             return values / unit, target / unit
         # Squares of samples that differ by many orders of magnitude under- or overflow in single precision.
         wide = outputs.dtype if outputs.device.type == "mps" else torch.float64
         shift = unit.log().to(outputs.device, wide)
-        return (scaler.destandardize(outputs.to(wide)) - shift).exp(), (target.to(wide) - shift).exp()
+        return (scaler.destandardize_outputs(outputs.to(wide)) - shift).exp(), (target.to(wide) - shift).exp()
 
     def _loss_of_field(self, outputs: torch.Tensor, batch: Batch) -> torch.Tensor:
         """Loss of a field ``(B, P, q)`` or packed ``(T, q)``, at query points if the batch has them."""

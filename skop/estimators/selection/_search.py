@@ -36,7 +36,8 @@ from skop.training import DIRECT_TRAINING, TrainingPlan, in_words
 
 __all__ = ["Candidate", "Samples", "Search", "make_candidates", "make_folds"]
 
-#: Part of the time of the search for models without a time limit, if there are operators; a bound for slow ones.
+#: Part of the time of the search for models without a time limit, if there are operators; a bound for slow ones. The
+#: same part of the whole time is that of the search without operators, and that until which each model is tried once.
 _MODELS = 0.5
 #: An operator with PODRegressor as its base counts as equal to it up to this part above its error: a longer training
 #: makes up for it. See docs/decisions.md, "A choice spends less on the search than on the final fit".
@@ -328,14 +329,16 @@ def _require_time(estimator: Any, samples: Samples, most: float) -> None:
         samples[np.sort(order[:count])].fit_one_of_several(clone(estimator))
         seconds = time.perf_counter() - start
         growth = min(max(seconds / before, 1.0), 8.0) if before else 8.0
-        expected, before = seconds * growth**halvings, seconds
+        expected = seconds * growth**halvings
         if expected <= most:
             return
-        if halvings == 1 or seconds * growth > most:
+        # A single time says little of the next one, since few samples take no time of their own.
+        if halvings == 1 or seconds * (growth if before else growth / 2) > most:
             raise FieldDataError(
                 f"a fit to {count} of {len(samples)} samples took {in_words(seconds)}, so that one to all may take "
                 f"{in_words(expected)}, and there is time for {in_words(most)}; raise max_time."
             )
+        before = seconds
 
 
 def _size(model: Any) -> int:
@@ -373,6 +376,7 @@ class Search:
             list(self._parallel()(delayed(_size)(None) for _ in range(effective_n_jobs(n_jobs))))
         now = time.perf_counter()
         self.deadline = np.inf if end is None else now + part * (end - now)
+        self.middle = np.inf if end is None else now + _MODELS * (end - now)
 
     @property
     def left(self) -> float:
@@ -384,6 +388,9 @@ class Search:
         taken = [candidate for candidate in self.candidates if candidate.status == "not reached"]
         models = [candidate for candidate in taken if not candidate.limits]
         operators = [candidate for candidate in taken if candidate.limits]
+        if self.is_before_final and not operators:
+            # Nothing but the fit of one of them on all samples follows.
+            self.deadline = self.middle
         with shared_between_fits():
             self._fit_models(models, has_rivals=bool(operators))
             if operators and not (len(operators) == 1 and self._holds(operators[0], models)):
@@ -444,7 +451,10 @@ class Search:
             if 0 in candidate.trials:
                 return (clone(candidate.estimator), None) if candidate.trials[0].seconds <= left else None
             if left <= 0 and self._has_result():
-                return None
+                # Many models take less time than those before them, and one that is not tried cannot be chosen.
+                left = (self.middle - time.perf_counter()) / len(models)
+                if left <= 0:
+                    return None
             return clone(candidate.estimator), None if self.end is None else max(left, 0.0) / n_counted
 
         self._fit(models, range(1), within_time)
