@@ -128,5 +128,7 @@ def _base_tensors(
     field, scalars = surrogate.base.predict_tensors(params, inputs)
     if field is not None and batch.order is not None:
         field = field.reshape(-1, field.shape[-1])[torch.as_tensor(batch.order)].reshape(field.shape)
+    if surrogate.is_base_alone:
+        return field, scalars
     options: Any = (surrogate.device, surrogate.dtype)
     return None if field is None else field.to(*options), None if scalars is None else scalars.to(*options)

@@ -305,11 +305,30 @@ class Surrogate:
         with named, torch.inference_mode(), thread_limit(int(n_points), self.width):
             for indices, batch in loader.bounded_batches(0 if alone else most):
                 outputs = self.restored(self.widened(self.network(**batch.inputs())), loader, batch)
-                use(indices, Predictions(*[None if part is None else part.cpu().numpy() for part in outputs]))
+                found = Predictions(*[None if part is None else part.cpu().numpy() for part in outputs])
+                use(indices, self._with_base_alone(found, loader, indices))
 
-    def _predict_base_alone(self, loader: FieldLoader) -> Predictions:
+    def _with_base_alone(self, found: Predictions, loader: FieldLoader, rows: IntArray) -> Predictions:
+        """Predictions of some samples, with those of the base for outputs in which the network has no share."""
+        if not isinstance(self.network, CorrectionNetwork):
+            return found
+        shares = self.network.field_share.cpu().numpy(), self.network.scalar_share.cpu().numpy()
+        if min(share.min(initial=1.0) for share in shares) > 0:
+            return found
+        # In standardised values, single precision would lose the digits of samples far below the standard deviation.
+        base = self._predict_base_alone(loader, rows)
+        return Predictions(
+            *(
+                part if part is None or own is None else np.where((share == 0) & ~np.isnan(own), own, part)
+                for part, own, share in zip(
+                    (found.fields, found.scalars), (base.fields, base.scalars), shares, strict=True
+                )
+            )
+        )
+
+    def _predict_base_alone(self, loader: FieldLoader, rows: Any = slice(None)) -> Predictions:
         """Predictions of a base whose network has no share, without the network's precision, batches and order."""
-        found = self.base.predict(loader.inputs, loader.queries)
+        found = self.base.predict(loader.inputs[rows], None if loader.queries is None else loader.queries[rows])
         parts = zip((found.fields, found.scalars), (self.scalers.target, self.scalers.scalars), strict=True)
         return Predictions(
             *(

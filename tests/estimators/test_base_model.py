@@ -927,6 +927,29 @@ def test_the_network_has_no_share_in_a_channel_that_does_not_vary():
     np.testing.assert_array_equal(field, 0.0)
 
 
+def test_an_output_without_a_share_keeps_the_digits_of_the_base(tmp_path):
+    """Of ten decades between samples, single precision of standardised values leaves the smallest none."""
+    rng = np.random.default_rng(0)
+    params, coords = rng.uniform([-2, 0], [2, 1], (30, 2)), rng.random((8, 2))
+    fields = 10 ** (2.5 * params[:, :1]) * (2 + np.sin(3 * coords[:, 0] + params[:, 1:]))
+    fields = np.stack([fields, np.tanh(9 * (coords[:, 0] - params[:, 1:]))], axis=-1)
+    model = small(base="pod").fit(params, FieldSet(coords, fields))
+    model.module_.set_shares(np.zeros(2), None)
+    expected = model.predict(params).values
+    np.testing.assert_allclose(expected[..., 0], fields[..., 0], rtol=1e-4)
+    # The slope of the mean logarithm is the same everywhere, and a graph holds the digits too.
+    slopes = model.gradient(params, lambda field: field[..., 0].log10().mean(dim=1))
+    np.testing.assert_allclose(slopes[:, 0], 2.5, rtol=1e-3)
+    model.export(tmp_path / "base.pt2")
+    graph = torch.export.load(tmp_path / "base.pt2").module()
+    found = graph(torch.tensor(params, dtype=torch.float32))[0].numpy()
+    np.testing.assert_allclose(found[..., 0], expected[..., 0], rtol=1e-4)
+    model.module_.set_shares(np.array([0.0, 1.0]), None)
+    found = model.predict(params).values
+    np.testing.assert_array_equal(found[..., 0], expected[..., 0])
+    assert (found[..., 1] != expected[..., 1]).any()
+
+
 def test_a_constant_channel_does_not_choose_the_base():
     # The mean of many values 0.1 is not quite 0.1.
     rng = np.random.default_rng(1)
