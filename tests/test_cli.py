@@ -475,16 +475,26 @@ def numbered(path, numbers, **columns):
 def test_rows_are_matched_with_files_by_numbers(tmp_path, capsys):
     """A design in a random order of its runs, whole and with gaps, has a column of their numbers."""
     orders = {"whole": np.random.default_rng(0).permutation(12), "gaps": np.array([7, 0, 9, 3])}
+    # A join writes 3.0 for 3.
+    orders["joined"] = orders["whole"].astype(float)
     for name, order in orders.items():
-        read = numbered(tmp_path / name / "doe.csv", order, run=order)
+        read = numbered(tmp_path / name / "doe.csv", order.astype(int), run=order)
         samples = read()
-        np.testing.assert_allclose(samples.params["load"], LOADS[np.sort(order)], rtol=1e-15)
+        np.testing.assert_allclose(samples.params["load"], LOADS[np.sort(order.astype(int))], rtol=1e-15)
         assert samples.parameter_names == (["load"] if name == "whole" else ["load", "run"])
         said = capsys.readouterr().err
         assert "the numbers in column 'run' are matched with those in the names of the files" in said
-        assert ("are a parameter too" in said) == (name == "gaps")
+        assert ("are a parameter too" in said) == (name != "whole")
         # As a model asks for its parameters.
         np.testing.assert_array_equal(read(columns=("load",)).X.params[:, 0], samples.params["load"])
+
+
+def test_a_row_of_units_is_named(tmp_path):
+    read = numbered(tmp_path / "units" / "doe.csv", [0, 1, 2], run=["run_0", "run_1", "run_2"], force=[1.5, 2.5, 4.0])
+    header, *rows = (tmp_path / "units" / "doe.csv").read_text().splitlines()
+    (tmp_path / "units" / "doe.csv").write_text("\n".join([header, "N,-,kN", *rows]))
+    with pytest.raises(FieldDataError, match=r"'load' of .* holds numbers beside text in rows that are not used"):
+        read()
 
 
 def test_rows_in_another_order_than_the_files_are_refused(tmp_path):

@@ -541,9 +541,11 @@ def _numbered_rows(table: Any, names: Sequence[str], choice: Choice) -> Any:
 
     from skop.data._pairing import counts_rows, is_index, rows_by_number
 
-    numbers = {name: table[name].to_numpy() for name in table.columns if table[name].dtype.kind in "iu"}
+    # Tables that were joined hold 3.0 for run 3.
+    columns = {name: table[name].to_numpy() for name in table.columns if table[name].dtype.kind in "iuf"}
+    numbers = {name: column for name, column in columns.items() if (column % 1 == 0).all()}
     # Columns that were chosen are parameters, whose numbers may be consecutive by chance.
-    counting = [name for name, column in numbers.items() if counts_rows(column)]
+    counting = [name for name, column in numbers.items() if column.dtype.kind in "iu" and counts_rows(column)]
     in_order = [name for name in counting if (numbers[name][1:] > numbers[name][:-1]).all()]
     passed_over = {name for name in in_order if is_index(table, name)} | {*choice.targets}
     passed_over |= {name for name in {*choice.columns} & {*numbers} if np.ptp(numbers[name]) < len(table)}

@@ -448,6 +448,13 @@ def test_columns_of_text_are_left_out_with_a_warning(folder):
         assert said_of(table_with(name=names), index=False) == (["a"], "")
 
 
+@pytest.mark.parametrize("encoding", ["cp1252", "utf-16"])
+def test_a_table_in_another_encoding_is_named(folder, encoding):
+    Path("t.csv").write_text("height [µm],y\n1,2\n3,4\n", encoding=encoding)
+    with pytest.raises(FieldDataError, match=r"no text in UTF-8 .* save it as CSV UTF-8"):
+        read_csv("t.csv")
+
+
 #: Text of a table, and the names and numbers that it holds.
 HEADERS = {
     "fields that end in commas": ("a,b\n1,2,\n3,4,\n", ["a", "b"], [[1, 2], [3, 4]]),

@@ -253,6 +253,11 @@ def read_csv(path: str | Path) -> Any:
             # Else fields of which there are more than names would make the first column an index, and shift the others.
             index_col=False, usecols=range(len(written)),
         )  # fmt: skip
+    except UnicodeDecodeError as error:
+        raise FieldDataError(
+            f"cannot read {path} as a table: it is no text in UTF-8 ({error.reason} at byte {error.start}); save it as "
+            "CSV UTF-8."
+        ) from error
     except Exception as error:
         raise FieldDataError(f"cannot read {path} as a table: {error}") from error
     kept = [place for place, name in enumerate(written) if name or table.iloc[:, place].notna().any()]
@@ -333,6 +338,12 @@ def _refuse_text_among_numbers(column: Any, source: Any, chosen_by: str | None) 
     # Left out in silence, a column in which one number is mistyped would be an input less.
     if chosen_by is None or len(strange) < len(texts) / 2:
         found = (strange or [text for text in texts if "," in text] or texts)[0]
+        if not strange and "," not in found:
+            # Rows that were left out, as those without a file, had held text.
+            raise FieldDataError(
+                f"column {column.name!r} of {source} holds numbers beside text in rows that are not used, such as a "
+                "row of units; remove these rows."
+            )
         advice = "" if chosen_by is None else f" Correct it, or name the columns to use by {chosen_by}."
         raise FieldDataError(
             f"column {column.name!r} of {source} holds text, such as {found!r}; expected numbers.{advice}"
