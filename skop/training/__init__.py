@@ -22,6 +22,7 @@ from skop.training._plan import TrainingPlan as TrainingPlan
 from skop.training._progress import ProgressLine as ProgressLine
 from skop.training._progress import in_words as in_words
 from skop.training._progress import is_watched as is_watched
+from skop.training._state import copied as copied
 from skop.training._timing import EpochCost as EpochCost
 from skop.training._timing import measure_epoch as measure_epoch
 

@@ -198,6 +198,8 @@ class Trainer:
         self.clock.stop()
         self._finish()
         self.gradients.forget()
+        for monitor in self.monitors:
+            monitor.end(self)
         with self.random.kept():
             compare = partial(self.gradients.losses_beside_mean_field, self.loader)
             warn_of_little_training(self.history, self.options, compare)

@@ -86,6 +86,15 @@ class Monitor:
         """
         return None
 
+    def end(self, trainer: Trainer) -> None:
+        """Look at the final weights, which the network holds now, and may put others in their place.
+
+        Parameters
+        ----------
+        trainer : Trainer
+            Training.
+        """
+
     def state_dict(self) -> dict[str, Any]:
         """Return what a resumed training needs, as nested dicts and lists of numbers and arrays."""
         return {}

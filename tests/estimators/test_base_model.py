@@ -1,5 +1,7 @@
 """Operators over a base model: what the whole is made of, and that it is not worse than the base."""
 
+import warnings
+
 import numpy as np
 import pytest
 import torch
@@ -21,6 +23,7 @@ from skop import (
 from skop.data import Predictions, Targets
 from skop.datasets import make_darcy
 from skop.estimators.fitting._base_model import BaseModel, standardized
+from skop.estimators.fitting._checkpoint import FitCheckpoints
 from skop.estimators.fitting._comparison import Comparison, Review, correction_shares
 from skop.estimators.fitting._session import FitSession
 from skop.estimators.fitting._session_base import SessionBase
@@ -925,6 +928,15 @@ def test_the_network_has_no_share_in_a_channel_that_does_not_vary():
     away = Targets(still.field.with_values(np.full((6, 4, 1), -0.01)), None)
     field, _ = correction_shares(unseen, away, still, np.ones(6), np.ones(6))
     np.testing.assert_array_equal(field, 0.0)
+
+
+@pytest.mark.parametrize(("seconds", "warns"), [(1.5, False), (3.0, True)])
+def test_a_base_that_takes_longer_than_the_limit_is_named(seconds, warns, linear_map, monkeypatch):
+    monkeypatch.setattr(FitCheckpoints, "base_model", lambda self, fit: (*fit(), seconds))
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        small(base="pod", max_time=1.0).fit(*linear_map)
+    assert any("2.5 s more than max_time=1: its base took 3 s" in str(item.message) for item in caught) == warns
 
 
 def test_an_output_without_a_share_keeps_the_digits_of_the_base(tmp_path):

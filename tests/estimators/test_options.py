@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV
 
@@ -414,22 +415,50 @@ def fit_and_note_drop_path(monkeypatch, **options):
 )
 @pytest.mark.parametrize("base", [None, "linear"], ids=["early stopping", "a base"])
 def test_drop_path_begins_where_a_training_overfits(unseen, seen, rates, base, monkeypatch):
-    # Errors of held-out samples and of others at an eighth, a quarter and half of the training.
-    errors = iter([np.full(6, error) for pair in zip(unseen, seen, strict=True) for error in pair])
+    # Errors of held-out samples and of others at an eighth, a quarter and half of the training; over a base the former
+    # are computed to the end.
+    errors = [np.full(6, error) for pair in zip(unseen, seen, strict=True) for error in pair]
+    last = errors[-2]
     monkeypatch.setattr("skop.estimators.fitting._session.validation_error", lambda errors: 1.0)
-    monkeypatch.setattr(FitSession, "errors_of", lambda *arguments: lambda: (None, next(errors)))
+    errors_of = lambda *arguments: lambda: (None, errors.pop(0) if errors or base is None else last)  # noqa: E731
+    monkeypatch.setattr(FitSession, "errors_of", errors_of)
     assert fit_and_note_drop_path(monkeypatch, early_stopping=base is None, base=base, max_iter=8) == rates
-    assert not list(errors)
+    assert not errors
+
+
+@pytest.mark.parametrize(
+    ("at_end", "epoch"), [([0.9, 0.7, 0.6, 0.7, 0.8], 4), ([0.45] * 5, 16), ([0.0, 0.5, 0.5, 0.5, 1.4], 16)],
+    ids=["worse", "better", "worse by chance"],
+)  # fmt: skip
+def test_over_a_base_the_weights_of_the_best_look_are_put_back_where_the_end_is_worse(at_end, epoch, monkeypatch):
+    # At 1/16, 1/8, 1/4 and 1/2 of the training, and at its end.
+    errors = [np.array(held) for held in ([0.8] * 5, [0.6] * 5, [0.5] * 5, [0.7] * 5, at_end)]
+    monkeypatch.setattr(FitSession, "errors_of", lambda *arguments: lambda: (None, errors.pop(0)))
+    monkeypatch.setattr(Review, "winner", lambda self, part, now: self.pass_by(part))
+    looks = []
+
+    def note_weights(self, *_):
+        """Note the weights at each look."""
+        looks.append([held.clone() for held in self.session.trainer.network.parameters()])
+        return False, None
+
+    monkeypatch.setattr(OverfittingMonitor, "overfits", note_weights)
+    rng = np.random.default_rng(3)
+    model = LaMORegressor(**SMALL).set_params(base="linear", max_iter=16)
+    model.fit(rng.uniform(-1, 1, (60, 2)), rng.normal(size=60))
+    assert not errors
+    assert model.best_iter_ == epoch
+    is_third = [torch.equal(held, kept) for held, kept in zip(model.module_.parameters(), looks[2], strict=True)]
+    assert all(is_third) == (epoch == 4)
 
 
 def judged(unseen, seen, *, before, part):
     """Whether a model with these errors of held-out and of other samples overfits."""
-    errors = iter([unseen, seen])
     session = SimpleNamespace(trained_on=np.arange(10, 60), group=Group(), n_frames=1)
-    session.errors_of = lambda rows: lambda: (next(errors), None)
+    session.errors_of = lambda rows: lambda: (seen, None)
     monitor = OverfittingMonitor(session)
     monitor.before = before
-    overfits, (noted, means) = monitor.overfits(np.arange(10), part)
+    overfits, (noted, means) = monitor.overfits((unseen, None), part)
     assert (noted, means) == (part, [pytest.approx(np.mean(unseen))])
     return overfits
 
@@ -437,7 +466,7 @@ def judged(unseen, seen, *, before, part):
 def test_a_base_is_compared_from_an_eighth_of_the_training_on(monkeypatch):
     compared, judged = [], []
     monkeypatch.setattr(Review, "winner", lambda self, part, now: (compared.append(part), self.pass_by(part))[0])
-    monkeypatch.setattr(OverfittingMonitor, "overfits", lambda self, held, part: (judged.append(part), None))
+    monkeypatch.setattr(OverfittingMonitor, "overfits", lambda self, unseen, part: (judged.append(part), None))
     fit_and_note_drop_path(monkeypatch, base="linear", max_iter=16)
     assert (compared, judged) == ([1 / 8, 1 / 4, 1 / 2], [1 / 16, 1 / 8, 1 / 4, 1 / 2])
 

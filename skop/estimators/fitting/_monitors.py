@@ -6,14 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from skop._typing import IntArray
+from skop._typing import FloatArray
 from skop.data import FieldLoader
 from skop.estimators.classical._common_grid import warn_of_resampling
-from skop.estimators.fitting._comparison import Review
+from skop.estimators.fitting._comparison import ERRORS, Review
+from skop.estimators.fitting._objective import Errors
 from skop.modules import ResidualDropout, set_drop_path
 from skop.networks import shift_patches
 from skop.surrogate._correction import CorrectionNetwork
-from skop.training import Monitor, Trainer
+from skop.training import Monitor, Trainer, copied
 
 if TYPE_CHECKING:
     from skop.estimators.fitting._session import FitSession
@@ -74,6 +75,9 @@ class BaseMonitor(Monitor):
 class OverfittingMonitor(Monitor):
     """Regularise a training that overfits, and give back the samples that were held out to see it.
 
+    Over a base, samples are held out to the end. Where its weights are worse for them, beyond chance, than those of an
+    earlier look, as in a training that learns noise by heart, those are put back.
+
     Parameters
     ----------
     session : FitSession
@@ -86,11 +90,14 @@ class OverfittingMonitor(Monitor):
     before : tuple of (float, list of float), or None
         Completed part of the training at the last look, and errors on held-out samples then, of fields, scalars, or
         both.
+    best : dict or None
+        Epoch, weights, and held-out errors of the runs (n,) at the look with the least of these.
     """
 
     def __init__(self, session: FitSession) -> None:
         self.session, self.due, self.n_remedies = session, list(_LOOKS), 0
         self.before: tuple[float, list[float]] | None = None
+        self.best: dict[str, Any] | None = None
 
     @property
     def remedies(self) -> list[str]:
@@ -126,25 +133,48 @@ class OverfittingMonitor(Monitor):
             return None
         trainer.network.eval()
         self.due = [later for later in self.due if later > part]
-        if self.n_remedies < len(self.remedies):
-            overfits, self.before = self.overfits(session.held, part)
-            if overfits:
-                self._regularise(self.remedies[self.n_remedies])
-                self.n_remedies += 1
+        is_able = self.n_remedies < len(self.remedies)
+        if is_able or self._is_held_out_to_end:
+            unseen = session.group.once(session.errors_of(session.held))
+            if is_able:
+                overfits, self.before = self.overfits(unseen, part)
+                if overfits:
+                    self._regularise(self.remedies[self.n_remedies])
+                    self.n_remedies += 1
+            errors = _of_runs(unseen)
+            is_best = self.best is None or errors.mean() < np.mean(self.best["errors"])
+            if self._is_held_out_to_end and len(errors) >= HELD_OUT[0] and is_best:
+                weights = copied(dict(trainer.network.state_dict()))
+                self.best = {"epoch": len(trainer.history.loss_curve), "errors": errors.tolist(), "weights": weights}
         return self._with_held_out()
 
-    def overfits(self, held: IntArray, part: float) -> tuple[bool, tuple[float, list[float]] | None]:
+    def end(self, trainer: Trainer) -> None:
+        """Put back the weights of the best look, if those of the end are worse beyond chance."""
+        best, session, held = self.best, self.session, self.session.held
+        if best is None or held is None or not self._is_held_out_to_end or trainer.history.stopped == "base":
+            return
+        more = _of_runs(session.group.once(session.errors_of(held))) - np.array(best["errors"])
+        if more.mean() > ERRORS * np.std(more, ddof=1) / len(more) ** 0.5:
+            trainer.network.load_state_dict(best["weights"])
+            trainer.history.best_iter = best["epoch"]
+
+    @property
+    def _is_held_out_to_end(self) -> bool:
+        """Whether samples are held out to judge the base; those of early stopping keep weights of their own."""
+        return self.session.base.unseen is not None and self.session.valid is None
+
+    def overfits(self, unseen: Errors, part: float) -> tuple[bool, tuple[float, list[float]] | None]:
         """Whether held-out errors are above others beyond chance and fall no more; and the errors at this part.
 
         While they fall, a training gains from what it learns by heart too, and regularisation would slow it down.
         """
         session, before = self.session, self.before
-        n_held = len(held) // session.n_frames
+        n_held = len(_of_runs(unseen))
         if n_held < HELD_OUT[0]:  # too few to tell
             return False, None
         rows = session.trained_on.reshape(-1, session.n_frames)
         rows = rows[np.linspace(0, len(rows) - 1, min(len(rows), max(n_held, _LEAST_COMPARED))).astype(int)].ravel()
-        unseen, seen = (session.group.once(session.errors_of(chosen)) for chosen in (held, rows))
+        seen = session.group.once(session.errors_of(rows))
         pairs = [
             (ours, theirs) for ours, theirs in zip(unseen, seen, strict=True) if ours is not None and theirs is not None
         ]
@@ -176,13 +206,21 @@ class OverfittingMonitor(Monitor):
 
     def state_dict(self) -> dict[str, Any]:
         """Return what has been seen and done so far."""
-        return {"due": list(self.due), "n_remedies": self.n_remedies, "before": self.before}
+        held = {"due": list(self.due), "n_remedies": self.n_remedies, "before": self.before}
+        return held | {"best": copied(self.best)}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on from there."""
         self.due, self.n_remedies, before = list(state["due"]), state["n_remedies"], state["before"]
         self.before = None if before is None else (before[0], list(before[1]))
+        # Checkpoints of earlier versions have none.
+        self.best = copied(state.get("best"))
         for remedy in self.remedies[: self.n_remedies]:
             self._regularise(remedy)
         if (loader := self._with_held_out()) is not None:
             self.session.loader = loader
+
+
+def _of_runs(errors: Errors) -> FloatArray:
+    """Error of each run (n,), the mean of those of fields and scalars."""
+    return np.mean([part for part in errors if part is not None], axis=0)

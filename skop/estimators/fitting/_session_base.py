@@ -18,7 +18,7 @@ from skop.estimators.fitting._comparison import Comparison
 from skop.exceptions import FieldDataError, warn
 from skop.surrogate._correction import CorrectionNetwork
 from skop.surrogate._predictions import on_grid_of, rows_of
-from skop.training import History, TrainingPlan
+from skop.training import History, TrainingPlan, in_words
 
 if TYPE_CHECKING:
     from skop.estimators.fitting._session import FitSession
@@ -83,6 +83,14 @@ class SessionBase:
             return base, unseen if resampler is None else on_grid_of(resampler, unseen, inputs)
 
         base, unseen, model._base_seconds = session.kept.base_model(fit)
+        # The network has half of the time at least.
+        over = 0.0 if model.max_time is None else model._base_seconds - model.max_time / 2
+        if over > 1:
+            warn(
+                f"the fit takes {in_words(over)} more than max_time={model.max_time:g}: its base took "
+                f"{in_words(model._base_seconds)}, which is never cut short, and the network has half of the limit. "
+                "Raise max_time, or set base=PODRegressor(regressor='ridge') or base=None."
+            )
         if model.base == "auto" and not (base.is_useful or model._continues):
             return
         model.base_, self.unseen = base, unseen
