@@ -143,8 +143,8 @@ def find_sources(source: Any) -> list[tuple[str, Any]]:
         return [(str(path), path) for path in _matching_files(os.path.expanduser(source))]
     if isinstance(source, Iterator):
         raise FieldDataError(
-            f"meshes came as a {type(source).__name__}, whose order is not known; pass a pattern as text, such as "
-            "'runs/*.vtu', or a sorted list."
+            f"data came as a {type(source).__name__}, whose order is not known; pass an array, or for meshes a pattern "
+            "as text, such as 'runs/*.vtu', or a sorted list."
         )
     if not isinstance(source, list | tuple):
         raise FieldDataError(

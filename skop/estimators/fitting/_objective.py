@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -77,6 +78,7 @@ class Objective:
         if loss == "sobolev" and deviations.any():
             options["deviation"] = float(np.linalg.norm(deviations / units) / np.linalg.norm(sizes / units))
         self.loss = get_loss(loss, **options)
+        _check_call(self.loss)
         self.scalar_loss = get_loss("mse", reduction=reduction)
         self.scalers, self.scalar_weight = scalers, scalar_weight
         self.spacing = spacing
@@ -153,6 +155,17 @@ class Objective:
         weight = batch.weight
         found = self.loss(prediction[:, None], target[:, None], sample_weight=weight, grid_shape=None, spacing=None)
         return _checked(found)
+
+
+def _check_call(loss: Callable[..., torch.Tensor]) -> None:
+    """Raise an error if a loss function of the user does not take what it gets."""
+    try:
+        inspect.signature(loss).bind(None, None, sample_weight=None, grid_shape=None, spacing=None)
+    except TypeError as error:
+        raise ValueError(
+            f"loss={loss!r} cannot be called as loss(prediction, target, sample_weight=..., grid_shape=..., "
+            f"spacing=...): {error}; let it take these, or **options for what it does not use."
+        ) from error
 
 
 def _checked(loss: Any) -> torch.Tensor:

@@ -286,8 +286,8 @@ class FitSession:
         n_valid = int(np.ceil(self.training.validation_fraction * len(groups)))
         if n_valid >= len(groups):
             raise FieldDataError(
-                f"early_stopping needs at least 2 samples to hold some out, got {len(groups)}; pass more or set "
-                "early_stopping=False."
+                f"early_stopping holds out {n_valid} of {len(groups)} samples, and none is left to train on; pass "
+                "more, lower training__validation_fraction, or set early_stopping=False."
             )
         order = self.rng.permutation(len(groups))
         return groups[np.sort(order[n_valid:])].ravel(), groups[np.sort(order[:n_valid])].ravel()
