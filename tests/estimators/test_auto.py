@@ -371,18 +371,23 @@ class Learning(Timed):
 def test_more_time_is_never_worse_and_a_leading_model_is_compared_with_a_long_training(budget):
     errors, chosen = [], []
     candidates = [("learning", Learning(1.0)), ("late", OtherTimed(5.0)), ("classical", Known(0.05))]
-    for max_time in (20, 100, 500, 1000, 5000):
+    for max_time in (20, 100, 500, 1000, 1250, 5000):
         start, number = budget.now, len(Learning.fits)
         model = AutoRegressor(candidates=candidates, max_time=max_time, verbose=False).fit(TABLE, ONES)
         errors.append(float(np.mean(model.predict(TABLE))) - 1)
         chosen.append(model.results_[0]["candidate"])
         limits = [limit for _, limit, *_ in Learning.fits[number:]]
-        # Half of a tenth, a quarter of the rest, and three quarters where it wins.
-        expected = [max_time / 20, 0.225 * max_time, 0.675 * max_time][: 2 + (chosen[-1] == "learning")]
+        # Half of a tenth, a quarter of the rest, half of what is left then if all of that would be enough, and where it
+        # wins the remainder.
+        expected, left = [max_time / 20, 0.225 * max_time], 0.675 * max_time
+        if 0.225 * max_time < 0.05**-2 < left:
+            expected.append(left / 2)
+            left /= 2
+        expected += [left] * (chosen[-1] == "learning")
         assert limits == pytest.approx(expected)
         assert budget.now - start <= max_time * (1 + 1e-9)
     assert errors == sorted(errors, reverse=True)
-    assert chosen == ["classical"] * 4 + ["learning"]
+    assert chosen == ["classical"] * 4 + ["learning"] * 2
 
 
 class Linear(Known):

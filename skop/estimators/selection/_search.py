@@ -401,9 +401,10 @@ class Search:
             untried = [] if any(one.trials for one in operators) else [one for one in left if self._holds(one, models)]
             if left and not untried and ranked and not ranked[0].limits and self.is_before_final:
                 # A short training says little about a long one, and the model that leads leaves the time unused.
-                seconds = _AGAIN * (self.final_seconds or 0.0)
-                self._fit(left[:1], range(1), lambda one: (one.for_seconds(seconds), None))
-                ranked = self._ranked(taken)
+                before = left[0].error, *(trial.seconds for trial in left[0].trials.values())
+                ranked = self._ranked_again(taken, left[0], _AGAIN)
+                if not ranked[0].limits and _may_win(left[0], before, ranked[0].error, self.final_seconds or 0.0):
+                    ranked = self._ranked_again(taken, left[0], 2 * _AGAIN)
         if untried:
             words = "not tried: it contains the models that were, and adds what held-out samples support"
             untried[0].becomes("compared", words)
@@ -494,6 +495,12 @@ class Search:
 
         self._fit(operators, folds, for_share)
 
+    def _ranked_again(self, taken: list[Candidate], operator: Candidate, part: float) -> list[Candidate]:
+        """Candidates in order, after a training of an operator for a part of the rest of the time."""
+        seconds = part * (self.final_seconds or 0.0)
+        self._fit([operator], range(1), lambda one: (one.for_seconds(seconds), None))
+        return self._ranked(taken)
+
     def _has_result(self) -> bool:
         """Whether any candidate has been fitted."""
         return any(candidate.trials for candidate in self.candidates)
@@ -563,6 +570,20 @@ class Search:
             for true, parts, counts in pairs
         ]
         return float(np.mean(errors))
+
+
+def _may_win(operator: Candidate, before: tuple[float, ...], least: float, seconds: float) -> bool:
+    """Whether an operator would have less than an error after some seconds, by the power of the time of its fall.
+
+    Two trainings tell: the error and the duration of the earlier one are given.
+    """
+    if len(before) != 2 or operator.is_out or not operator.trials:
+        return False
+    error, now = before[0], operator.trials[0].seconds
+    if not 0 < operator.error < error or not 0 < before[1] < now < seconds:
+        return False
+    power = np.log(error / operator.error) / np.log(now / before[1])
+    return bool(operator.error * (seconds / now) ** -power < least)
 
 
 def _flat(values: Any) -> FloatArray:
