@@ -559,9 +559,9 @@ class FitSession:
         return replace(config, max_time=max(config.max_time - spent, config.max_time / 2))
 
     def _seconds_after(self) -> float:
-        """Measure on a batch what the passes through the network after the training take: for novelty and its share."""
+        """Measure on a batch what the passes after the training take: for novelty, the best weights and the share."""
         inputs, batch_size = self._of_used(self.whole.inputs), self.trainer.options.batch_size
-        n_samples = n_referenced(inputs) + (0 if self.held is None else len(self.held))
+        n_samples = n_referenced(inputs) + (0 if self.held is None else 2 * len(self.held))
         n_points = n_samples * float(inputs.n_points.mean())
         return self.group.once(lambda: n_points * _seconds_a_point(self.estimator, inputs[:batch_size]))
 
