@@ -93,7 +93,7 @@ class FieldReader(BaseEstimator):
             self.fit_record_["checksum"] = used.checksum
             with each_warning_once():
                 columns = getattr(self, "feature_names_in_", None)
-                for finding in Profile(used, columns).problems():
+                for finding in Profile(used, columns, has_groups=groups is not None).problems():
                     warn(str(finding))
         return data
 

@@ -331,7 +331,7 @@ class SeenRanges:
         lowest, highest = _range(np.reshape(part, (-1, n_frames * size))).reshape(2, n_frames, size)
         # There are as many states as frames, which cover more of their range than runs do of a design.
         margin = (_MARGIN + _OF_FEW / (self.n_samples * frames.shape[1])) * (high - low)
-        margin = np.maximum(margin, ROUNDING * np.maximum(np.abs(low), np.abs(high)))
+        margin = np.maximum(margin, _rounding_of(np.stack([low, high])))
         # A larger wave than those of the fit is no warning if it does not grow.
         floor = np.minimum(low, lowest[:n_steps].min(axis=0)) - margin
         ceiling = np.maximum(high, highest[:n_steps].max(axis=0)) + margin
@@ -403,7 +403,7 @@ class SeenRanges:
         with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
             ratios = [end * (end / medians) ** (2 * part) for end in (low, high)]
         lowest, highest = np.where(in_logarithms, ratios, [lowest, highest])
-        slack = np.where(in_levels, ROUNDING * np.abs(params).max(axis=0), self._slack_of_few(params))
+        slack = np.where(in_levels, _rounding_of(params), self._slack_of_few(params))
         lowest, highest = lowest - slack * (1 - in_logarithms), highest + slack * (1 - in_logarithms)
         # Numbers of one sign whose range ends well above zero are compared by their ratios too, since a difference says
         # little of a thickness in another unit.
@@ -416,7 +416,7 @@ class SeenRanges:
 
     def _slack_of_few(self, ranges: FloatArray) -> FloatArray:
         """Tolerance beyond ranges ``(2, k)``: that of rounding, and much more after a fit of few samples."""
-        return np.abs(ranges).max(axis=0) * (ONE_SIZE if self.n_samples < FEW else ROUNDING)
+        return ONE_SIZE * np.abs(ranges).max(axis=0) if self.n_samples < FEW else _rounding_of(ranges)
 
     def _findings_of_fields(
         self, inputs: FieldSet, values: FloatArray, sizes: FloatArray, every: bool
@@ -518,8 +518,21 @@ def _limits_of_box(ranges: FloatArray) -> FloatArray:
     """Corners of a box ``(2, k)`` with a margin; that of rounding where the box has no extent."""
     extent = np.ptp(ranges, axis=0)
     slack = _MARGIN * np.where(extent > 0, extent, extent.max())
-    slack = np.maximum(slack, ROUNDING * np.abs(ranges).max(axis=0))
+    slack = np.maximum(slack, _rounding_of(ranges))
     return np.stack([ranges[0] - slack, ranges[1] + slack])
+
+
+def _rounding_of(ranges: FloatArray) -> FloatArray:
+    """Differences ``(k,)`` beyond ranges ``(2, k)`` that are rounding.
+
+    Numbers that single precision holds may have come in it, and one number may have to others. In double precision a
+    small range beside a large offset, such as seconds of a clock, is a range.
+    """
+    extent, size = np.ptp(ranges, axis=0), np.abs(ranges).max(axis=0)
+    with np.errstate(over="ignore"):
+        is_single = (ranges == ranges.astype(np.float32)).all(axis=0)
+    slack = np.where(is_single | (extent == 0), ROUNDING, 16 * np.finfo(float).eps) * size
+    return np.where(extent > 0, np.minimum(slack, extent), slack)
 
 
 def _beyond(

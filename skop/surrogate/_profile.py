@@ -50,8 +50,8 @@ _GAP = 2.0
 #: 1 % of sets, and 10 % of the factors of 1000 missed) or unusual (1 %, and 25 %). The first is also the mean of a
 #: target, in standard deviations, from which a relative error of 1 % hides all variation.
 _FAR = {"problem": 100.0, "notice": 6.0}
-#: Relative difference up to which a parameter is a result, which a table may hold with few digits.
-_RESULT = 1e-4
+#: Relative difference up to which a parameter is a result, which a table may hold with four digits.
+_RESULT = 5e-4
 #: Distance of a point from the centre, in those that most points keep, from which it is a reference point; and the part
 #: that counts as most. Reference points are single ones at 10 to 1000 lengths of a part.
 _LONE = (10.0, 0.95)
@@ -257,9 +257,14 @@ class Profile:
     """Statistics of the samples of a fit, and findings on them; names of the columns of a table, and of samples."""
 
     def __init__(
-        self, data: TrainingData, columns: Sequence[str] | None = None, names: Sequence[str] | None = None
+        self,
+        data: TrainingData,
+        columns: Sequence[str] | None = None,
+        names: Sequence[str] | None = None,
+        *,
+        has_groups: bool = False,
     ) -> None:
-        self.data, self.inputs = data, data.inputs
+        self.data, self.inputs, self.has_groups = data, data.inputs, has_groups
         self.is_table = data.spec.has_features
         self.param_names = columns if self.is_table else data.spec.param_names
         self.names = names or data.names or range(len(data.inputs))
@@ -297,13 +302,14 @@ class Profile:
         """What a fit warns of.
 
         Tables of features are measured data, with all kinds of outliers, and only columns that equal a target, the
-        offset of the targets, and single repetitions that differ by more than the targets vary, are looked at.
+        offset of the targets, single repetitions that differ by more than the targets vary, and the design, are looked
+        at.
         """
         found: list[Finding] = []
         if not self.is_table:
             found += [*self._other_units(), *self._noise(), *self._far_numbers()]
         found += [*self._results(), *self._known_fields(), *self._contradictions(), *self._repeated_fields()]
-        return [*found, *self._offsets()]
+        return [*found, *self._offsets(), *self._designs()]
 
     def findings(self) -> list[Finding]:
         """Problems, and what may be meant."""
@@ -397,6 +403,7 @@ class Profile:
         results: dict[str, FloatArray] = {}
         for column in self.of["target"]:
             results |= {f"the {word} of {column.label}": getattr(column, what) for what, word in words.items()}
+            results[f"the largest size of {column.label}"] = np.maximum(np.abs(column.low), np.abs(column.high))
         results |= {column.label: column.mean for column in self.of["scalar"]}
         # Few different numbers, such as 0 and 1, can be the same by chance.
         for column in (column for column in self.of["parameter"] if len(np.unique(column.mean)) >= ENOUGH):
@@ -430,6 +437,39 @@ class Profile:
                     )
                     yield Finding("problem", text, (), given.label)
                     return
+
+    def _designs(self) -> Iterator[Finding]:
+        """Parameters that vary one at a time, and rows that belong together, whose errors say little of new samples."""
+        params, inputs = self.inputs.params, self.inputs
+        if params is None or inputs.n_channels or not inputs.shared_coords or len(params) < FEW:
+            return
+        levels = [np.unique(column, return_inverse=True)[1] for column in np.asarray(params).T]
+        varied = [number for number, held in enumerate(levels) if held.max() > 0]
+        numbers = np.stack([levels[number] for number in varied], axis=1) if varied else np.zeros((len(params), 0), int)
+        usual = [np.bincount(held).argmax() for held in numbers.T]
+        # A category in columns of zeros and ones has one of these at a time, too.
+        if (numbers.max(axis=0, initial=0) > 1).sum() > 1 and ((numbers != usual).sum(axis=1) <= 1).all():
+            text = (
+                "one parameter at a time differs from those of a middle sample, so that nothing tells how parameters "
+                "act together: errors of these samples say nothing of new ones, in which several differ. Add samples "
+                "at random values of all parameters."
+            )
+            yield Finding("problem", text)
+        # Parameters of a run change together: the first rows with their values are the same.
+        pairs = [np.unique(held, return_index=True, return_inverse=True)[1:] for held in numbers.T]
+        first = [places[held].tobytes() for places, held in pairs]
+        for rows in dict.fromkeys(first):
+            together = [k for k, own in enumerate(first) if own == rows]
+            count = len(pairs[together[0]][0])
+            if len(together) > 1 and FEW <= count <= len(params) // 3 and not self.has_groups:
+                labels = [column.label for column in self.of["parameter"]]
+                text = (
+                    f"rows are {count} groups with the same {in_order([labels[varied[k]] for k in together])}, such "
+                    "as those of a run at several times: errors and bands are those of new rows of these groups, and "
+                    "say nothing of new groups. Pass groups= to PODRegressor, AutoRegressor or ConformalRegressor "
+                    "(--group), or one row for each run to TimeConditionedRegressor."
+                )
+                yield Finding("problem", text)
 
     def _offsets(self) -> Iterator[Finding]:
         """A mean of a target that hides its variation, so that a relative error says little."""

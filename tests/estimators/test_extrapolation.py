@@ -141,6 +141,19 @@ def test_the_table_has_a_row_for_each_number_outside(on_table):
     assert list(on_table.check(DESIGN)) == ["sample", "what", "value", "lowest", "highest", "excess"]
 
 
+@pytest.mark.parametrize(("offset", "size"), [(101325.0, 0.02), (5e5, 0.1), (1.7e9, 60.0)])
+def test_a_small_range_beside_a_large_offset_is_a_range(offset, size):
+    """Pascals, metres of a map and seconds of a clock have enough digits in double precision."""
+    rows = np.random.default_rng(0).random((60, 2))
+    model = PODRegressor().fit(offset + size * rows, rows[:, 0] + rows[:, 1] ** 2)
+    assert said_of(lambda: model.predict(offset + size * np.array([[2.0, 0.5]])))
+    assert not said_of(lambda: model.predict(offset + size * rows))
+    # In single precision these numbers are rounded.
+    coarse = (offset + size * rows).astype(np.float32)
+    model = PODRegressor().fit(coarse, rows[:, 0])
+    assert not said_of(lambda: model.predict(coarse))
+
+
 def test_a_parameter_that_never_varied_may_not_vary_now(on_table):
     constant = DESIGN.assign(t=0.005)
     model = PODRegressor().fit(constant, OUTPUT)

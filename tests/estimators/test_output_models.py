@@ -268,6 +268,31 @@ def test_near_zero_a_uniform_parameter_is_no_law_of_powers():
         assert np.abs(PODRegressor().fit(rows, law(rows)).predict(new)).max() < 2 * law(new).max()
 
 
+def test_near_zero_exact_laws_of_powers_go_on():
+    """What tangents would make of them is 0.4 to 0.9 of the targets."""
+    rng = np.random.default_rng(0)
+    rows, new = rng.random((40, 4)), rng.random((1000, 4))
+    law = lambda x: x[:, 0] * x[:, 1] ** 3 / x[:, 2] / x[:, 3]  # noqa: E731
+    assert (new < rows.min(axis=0)).any(axis=0).all()
+    np.testing.assert_allclose(PODRegressor().fit(rows, law(rows)).predict(new), law(new), rtol=1e-6)
+
+
+@pytest.mark.parametrize("law", [lambda x: x[:, 0] ** 0.5 * (1 + x[:, 1]), lambda x: (1 + x[:, 1]) / (x[:, 0] + 0.03)])
+def test_below_all_samples_near_zero_the_told_errors_grow(law):
+    """Nothing tells there how a parameter goes on: the standard deviation is that of logarithms beside tangents."""
+    told, inside = [], []
+    for seed in range(4):
+        rng = np.random.default_rng(seed)
+        rows, new = rng.random((40, 2)), rng.random((4000, 2))
+        model = PODRegressor().fit(rows, law(rows))
+        found, spread = model.predict(new, return_std=True)
+        error, below = np.abs(found - law(new)), (new < rows.min(axis=0)).any(axis=1)
+        told.append(model.leave_one_out_error_ * np.linalg.norm(law(new)) / np.linalg.norm(error))
+        inside.append(np.mean(error[below] < 2 * spread[below]))
+    assert np.exp(np.mean(np.log(told))) > 0.2
+    assert np.mean(inside) > 0.5
+
+
 def test_the_unit_of_the_targets_does_not_matter():
     """The search for length scales ended the earlier, the further the logarithm of the error was from 0."""
     rng = np.random.default_rng(2)

@@ -266,8 +266,9 @@ def test_a_parameter_that_is_a_result_is_named():
         (TARGET.max(axis=(1, 2)), "the largest value of channel 'mises'"),
         (TARGET.mean(axis=(1, 2)), "the mean of channel 'mises'"),
         (np.sqrt((TARGET**2).mean(axis=(1, 2))), "the root mean square of channel 'mises'"),
+        (np.abs(TARGET).max(axis=(1, 2)), "the largest size of channel 'mises'"),
     ):
-        rounded = np.array([float(f"{number:.6g}") for number in result])
+        rounded = np.array([float(f"{number:.4g}") for number in result])
         (message,) = said(np.stack([PARAMS[:, 0], rounded], axis=1), channels)
         assert message.startswith(f"parameter 1 of X equals {words} of y in every sample")
     # A load that the largest value follows is none.
@@ -290,6 +291,43 @@ def test_a_law_of_one_column_and_labels_are_no_results():
     for target in (2 * features[:, 0], features[:, 0] ** 3, 1 + features[:, 1], features[:, 0] * 1.001):
         assert not said(features, target)
     assert not said(np.c_[features, np.arange(8) % 2], np.arange(8) % 2)
+
+
+# ---------------------------------------------------------------- designs
+def one_at_a_time(n_params, values):
+    """Rows that differ from a middle one in one parameter at most."""
+    rows = np.full((n_params, len(values), n_params), 0.5)
+    for k in range(n_params):
+        rows[k, :, k] = values
+    return np.unique(rows.reshape(-1, n_params), axis=0)
+
+
+def test_parameters_that_vary_one_at_a_time_are_named():
+    for rows in (one_at_a_time(4, np.linspace(0, 1, 5)), one_at_a_time(3, [0.1, 0.2, 0.4, 0.9])):
+        (message,) = said(rows, rows.prod(axis=1))
+        assert message.startswith("one parameter at a time differs from those of a middle sample")
+    rng = np.random.default_rng(1)
+    category = np.eye(4)[rng.integers(0, 4, 40)]
+    lattice = np.stack(np.meshgrid(*[np.arange(4.0)] * 3), axis=-1).reshape(-1, 3)
+    for rows in (rng.random((40, 4)), category, np.c_[category, rng.random(40)], lattice, lattice[:, :1] + 1):
+        assert not said(rows, rows.sum(axis=1) + rng.random(len(rows)))
+
+
+def test_rows_of_one_run_are_named_unless_groups_are_given():
+    """Errors of rows whose run is in the fit say nothing of new runs."""
+    rng = np.random.default_rng(1)
+    runs, times = rng.random((20, 3)), np.linspace(0, 1, 6)
+    for beside in (np.tile(times, 20)[:, None], rng.random((120, 2))):
+        rows = np.c_[np.repeat(runs, 6, axis=0), beside][rng.permutation(120)]
+        data = read(rows, np.sin(rows).sum(axis=1))
+        (message,) = map(str, Profile(data).problems())
+        assert message.startswith("rows are 20 groups with the same column 0, column 1 and column 2, such as those of")
+        assert not Profile(data, has_groups=True).problems()
+    # Properties of a few materials change together, too; and levels of a design do not.
+    materials = np.c_[rng.random((4, 3))[rng.integers(0, 4, 120)], rng.random((120, 2))]
+    levels = np.c_[rng.integers(0, 12, (120, 2)), rng.random(120)]
+    for rows in (materials, levels, rng.random((120, 4))):
+        assert not said(rows, np.sin(rows).sum(axis=1))
 
 
 # ---------------------------------------------------------------- sound data, and estimators that wrap others

@@ -46,6 +46,9 @@ _LOW = 0.25
 #: Logarithms of parameters that can be 0 go on by their tangents from this part of their range below the least one. A
 #: uniform parameter can if its least value is nearer to 0 than this number of mean spacings.
 _BELOW, _SPACINGS = 0.1, 4.0
+#: They go on themselves where they predict the sample below all others with this part of the error of tangents, since
+#: laws of powers are exact.
+_EXACT = 1e-3
 #: Folds of the cross-validation of regressors without a closed form of leave-one-out.
 _FOLDS = 5
 #: Numbers of channels and of scalars.
@@ -204,8 +207,17 @@ class OutputModel:
         predicted = self.basis.inverse_transform(coefficients - left_out) - mean
         return self._restored(predicted)
 
-    def spread(self, points: FloatArray) -> Predictions:
-        """Standard deviations of the errors of a prediction."""
+    def going_on(self) -> OutputModel:
+        """The same model, whose logarithms go on where it takes tangents below all samples: as likely as these."""
+        if self.lowest is None or not isinstance(self.regressor, KernelModel):
+            return self
+        least = self.regressor.points[:, : len(self.shift)].min(axis=0) * self.scale + self.shift
+        # Zeros in the fit tell how it goes on.
+        is_open = self.reads_logarithms & (self.lowest > 0) & (least >= np.log(self.turns))
+        return replace(self, lowest=np.where(is_open, self.lowest * ROUNDING, self.lowest)) if is_open.any() else self
+
+    def spread(self, points: FloatArray, others: FloatArray) -> Predictions:
+        """Standard deviations of the errors at points, which are also those of the model whose logarithms go on."""
         model = self.regressor
         if not isinstance(model, KernelModel) or self.rest_variance is None:
             raise FieldDataError(
@@ -226,7 +238,12 @@ class OutputModel:
             # The deviation of a logarithm is relative.
             logarithms = np.clip(self.basis.inverse_transform(model.predict(points)), *self.bounds) * self.units
             found = found * np.exp(logarithms) / self.spread_out(self.size)
-        return self._split(found)
+        spread = self._split(found)
+        if np.array_equal(points, others):
+            return spread
+        found, further = vars(self.predict(points)), vars(self.predict(others))
+        held = vars(spread).items()
+        return Predictions(**{k: None if v is None else np.hypot(v, further[k] - found[k]) for k, v in held})
 
     @property
     def _n_values(self) -> int:
@@ -318,7 +335,8 @@ class OutputSamples:
 class _Trial:
     """A model, its leave-one-out error, those of all regressors, and the part of its error that outputs could have.
 
-    At new values of parameters whose values samples share, errors are `at_new` times as large.
+    At new values of parameters whose values samples share, errors are `at_new` times as large. `residuals` are those of
+    the model without each sample, where the samples that are left decide from where on logarithms go on by tangents.
     """
 
     model: OutputModel
@@ -326,11 +344,15 @@ class _Trial:
     tried: dict[str, float]
     gains: FloatArray
     at_new: float
+    residuals: FloatArray
 
-    def left_out(self, samples: OutputSamples) -> Predictions:
+    def left_out(self, samples: OutputSamples, residuals: FloatArray | None = None) -> Predictions:
         """Predictions of each sample without it, with errors times the factor for the search for length scales."""
-        factor = max(kernel.handicap for kernel in self.model.regressor.kernels)
-        found = self.model.left_out(samples.targets, samples.points(self.model), samples.weight)
+        model = self.model
+        factor = max(kernel.handicap for kernel in model.regressor.kernels)
+        if residuals is not None:
+            model = replace(model, regressor=replace(model.regressor, left_out=residuals))
+        found = model.left_out(samples.targets, samples.points(model), samples.weight)
         part = _part_of(samples.targets, self.model.outputs)
         true: list[Any] = [None if part.field is None else part.field.values, part.scalars]
         return Predictions(
@@ -382,7 +404,7 @@ class ModelSearch:
         is_uniform = ~_gathers_low(params) & (smallest * len(params) < _SPACINGS * (largest - least))
         turns = can_be & ((least == 0) | is_uniform)
         smallest, most = (np.where(turns, held, 1.0) for held in (smallest, largest))
-        self.lowest = np.where(turns, np.maximum(smallest * (smallest / most) ** _BELOW, np.finfo(float).tiny), 0.0)
+        self.lowest = np.where(turns, _turn_of(smallest, most), 0.0)
         reads, learns = [np.zeros(len(least), bool)], [False]
         if param_transform == "log":
             reads = [can_be]
@@ -414,10 +436,10 @@ class ModelSearch:
         """
         first = self._trial(self.every, *self.variants[0])
         trials = self._apart(first)
-        if trials == [first]:
+        if trials == [first] and first.residuals is first.model.regressor.left_out:
             return [first.model], first.error, first.tried
         models, targets = [trial.model for trial in trials], self.samples.targets
-        found = joined(models, [trial.left_out(self.samples) for trial in trials])
+        found = joined(models, [trial.left_out(self.samples, trial.residuals) for trial in trials])
         is_between = self.samples.is_between
         rows = TargetRows(targets, self.samples.weight, self.samples.groups)
         error = rows.error_of(targets, found, is_between)
@@ -575,6 +597,7 @@ class ModelSearch:
         if parts.is_large and is_auto:
             most = max(int((shares * tried["mean"].error > _NEGLIGIBLE * found.error).sum()), 1)
         model.regressor = selection.fit(found, cut=is_auto, most=most)
+        model.lowest, residuals = self._near_zero(model, found.system, parts.coefficients)
         model.basis = parts.basis(model.regressor.left_out.shape[1])
         components = model.basis.components_
         held = parts.variances[: len(components)] @ components**2
@@ -584,7 +607,36 @@ class ModelSearch:
         if self.regressor != "auto":
             gains = np.ones_like(gains)
         at_new = found.criterion / found.error if 0 < found.error < found.criterion < np.inf else 1.0
-        return _Trial(model, found.error, {name: item.error for name, item in tried.items()}, gains, at_new)
+        errors = {name: item.error for name, item in tried.items()}
+        return _Trial(model, found.error, errors, gains, at_new, residuals)
+
+    def _near_zero(self, model: OutputModel, system: Any, coefficients: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Values from which on logarithms go on by tangents, and residuals where the samples that are left decide them.
+
+        The least sample of a parameter lies below the others, as some new ones lie below it.
+        """
+        samples, regressor, params = self.samples, model.regressor, self.samples.params
+        lowest, found, targets = self.lowest.copy(), regressor.left_out, coefficients[:, : regressor.left_out.shape[1]]
+        groups = np.arange(len(params)) if samples.groups is None else samples.groups
+        for column in np.flatnonzero(model.reads_logarithms & (lowest > 0) & (params.min(axis=0) > 0)):
+            values = params[:, column]
+            out = groups == groups[values.argmin()]
+            turns = self.lowest.copy()
+            turns[column] = _turn_of(values[~out].min(), values.max()) if not out.all() else 0.0
+            is_below = out & (values < turns[column])
+            if not is_below.any():
+                continue
+            # A fit to a prediction without samples is the fit without them.
+            known = targets - np.where(out[:, np.newaxis], regressor.left_out, 0.0)
+            others = regressor.fit(known, system, regressor.penalties, regressor.groups, regressor.weight)
+            points = samples.points(replace(model, lowest=turns))[is_below]
+            residuals = targets[is_below] - others.predict(points)
+            if np.linalg.norm(regressor.left_out[is_below]) < _EXACT * np.linalg.norm(residuals):
+                lowest[column] *= ROUNDING
+                continue
+            found = found.copy()
+            found[is_below] = residuals
+        return lowest, found
 
 
 def joined(models: Sequence[OutputModel], parts: Sequence[Predictions]) -> Predictions:
@@ -653,6 +705,11 @@ def logarithms_of(params: torch.Tensor, reads: torch.Tensor, lowest: torch.Tenso
     # At the lowest values themselves both halves of the derivative add up to one.
     below = torch.minimum(params - lowest, torch.zeros_like(params))
     return torch.where(reads, torch.maximum(params, lowest).log() + below / lowest, params)
+
+
+def _turn_of(smallest: Any, largest: Any) -> Any:
+    """Values of parameters from which on logarithms go on by their tangents near 0."""
+    return np.maximum(smallest * (smallest / largest) ** _BELOW, np.finfo(float).tiny)
 
 
 def _gathers_low(params: FloatArray) -> Any:

@@ -384,11 +384,11 @@ class PODRegressor(FieldRegressor):
             parts.append(np.sqrt(outside)[:, None] / self.input_scale_)
         return np.concatenate(parts, axis=1)
 
-    def _points_of(self, inputs: FieldSet) -> list[FloatArray]:
+    def _points_of(self, inputs: FieldSet, models: list[OutputModel] | None = None) -> list[FloatArray]:
         """Inputs of the regressor of each model."""
         fields, params = _parts(inputs)
         features = self._features(fields)
-        return [np.concatenate([model.scaled(params), features], axis=1) for model in self.models_]
+        return [np.concatenate([model.scaled(params), features], axis=1) for model in models or self.models_]
 
     @staticmethod
     def _upgrade(held: dict[str, Any]) -> None:
@@ -548,8 +548,10 @@ class PODRegressor(FieldRegressor):
 
     def _predict_spread(self, inputs: FieldSet, places: FieldSet | None = None) -> Predictions:
         """Standard deviations of the errors of a prediction, in physical units, on a common grid also at places."""
-        pairs = zip(self.models_, self._points_of(self._on_common_grid(inputs)), strict=True)
-        found = joined(self.models_, [model.spread(points) for model, points in pairs])
+        seen = self._on_common_grid(inputs)
+        points, others = self._points_of(seen), self._points_of(seen, [model.going_on() for model in self.models_])
+        pairs = zip(self.models_, points, others, strict=True)
+        found = joined(self.models_, [model.spread(*both) for model, *both in pairs])
         return self._back(found, inputs if places is None else places)
 
 
