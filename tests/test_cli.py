@@ -335,6 +335,8 @@ UNUSABLE_DATA = [
     (["run_*.vtu", "--target", "stress", "--set", "base__n_components=3"], "base__n_components is a parameter of"),
     (["flow.npz"], "no array of targets by a known name; choose by --y from: a (12, 5, 4), p (12, 5, 4)"),
     (["flow.npz", "--y", "q"], "has no array 'q'; it holds: a (12, 5, 4), p (12, 5, 4)"),
+    (["long.npz"], "y has shape (12, 5, 20) and X (12, 5, 1): its last axis is taken for points, since it is longer"),
+    (["long.npz"], "If it holds channels, such as frames, pass --channels last"),
     (["flow.npz", "run_0.vtu"], "2 files with a .npz file; pass it alone"),
     # What would give wrong numbers in silence: another array, a copy of the target, an input less.
     (["names.npz"], "names.npz holds x and a; say which by --x from: x (12, 5, 4), a (12, 5, 4), u (12, 5, 4)"),
@@ -364,6 +366,7 @@ def test_data_that_cannot_be_used_are_one_line(study, monkeypatch, capsys, subte
     (folder / "inputs.csv").write_text("name,load\n" + "\n".join(f"case_{n}.inp,{n}" for n in range(12)))
     (folder / "text.csv").write_text("name,load\n" + "\n".join(f"run_{number},high" for number in range(12)))
     np.savez(folder / "flow.npz", a=np.zeros((12, 5, 4)), p=np.zeros((12, 5, 4)))
+    np.savez(folder / "long.npz", X=np.zeros((12, 5, 1)), y=np.zeros((12, 5, 20)))
     np.savez(folder / "names.npz", x=np.zeros((12, 5, 4)), a=np.ones((12, 5, 4)), u=np.ones((12, 5, 4)))
     widths = ['"1,5"' if number == 3 else str(number) for number in range(9)]
     rows = "\n".join(f"m{number},{width},{number}" for number, width in enumerate(widths))
@@ -1064,6 +1067,22 @@ def test_scores_of_runs_at_other_times_are_refused(trajectories, tmp_path, capsy
         MeshSeries(item.meshes, 10 * item.times).write(tmp_path / f"run_{number}.pvd")
     words = [str(tmp_path / "run_*.pvd"), "--params", str(folder / "rates.csv")]
     for model, message in (("rollout", "the fit has 0.5 to 1;"), ("parameter", "expected the same times")):
+        given = words if model == "parameter" else words[:1]
+        assert main(["score", str(folder / f"{model}.skop"), *given]) == 2
+        assert message in one_line_of(capsys)
+
+
+def test_scores_of_runs_with_fewer_frames_say_so(trajectories, tmp_path, capsys):
+    """They hold the fields, and fewer frames of these."""
+    folder, _ = trajectories
+    for number in range(6):
+        item = series(number)
+        MeshSeries(item.meshes[:3], item.times[:3]).write(tmp_path / f"run_{number}.pvd")
+    words = [str(tmp_path / "run_*.pvd"), "--params", str(folder / "rates.csv")]
+    for model, message in (
+        ("rollout", "expected u in 4 frames, but run_0.pvd has 3"),
+        ("parameter", "has 3 frames at"),
+    ):
         given = words if model == "parameter" else words[:1]
         assert main(["score", str(folder / f"{model}.skop"), *given]) == 2
         assert message in one_line_of(capsys)

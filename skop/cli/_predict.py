@@ -135,13 +135,17 @@ def score(model: Path, data: tuple[str, ...], as_json: bool, report: Path | None
     check_report(report)
     check_outputs([report], [*files, model, choice["params"]], force)
     estimator = load_model(model)
-    samples = read_samples(data, choice_of_model(estimator, **choice))
-    if samples.y is None:
-        wanted = ", ".join(choice_of_model(estimator).targets) or "an array of targets (--y)"
-        raise click.UsageError(f"DATA does not hold the truth in every sample; expected {wanted}")
+    wanted = choice_of_model(estimator, **choice)
+    samples = read_samples(data, wanted)
     if hasattr(estimator, "series_"):
         # Frames are scored as channels, which hold no times.
         (estimator._series_part or estimator)._check_times_of([run.frames for run in samples.runs])
+    if samples.y is None:
+        names = ", ".join(wanted.targets) or "an array of targets (--y)"
+        count = wanted.window + (wanted.n_frames or 0) if wanted.time == "rollout" else 0
+        if short := [run for run in samples.runs if len(run.frames.times) < count]:
+            names += f" in {count} frames, but {short[0].name} has {len(short[0].frames.times)}"
+        raise click.UsageError(f"DATA does not hold the truth in every sample; expected {names}")
     evaluation = evaluate(estimator, samples.X, samples.y, names=samples.names)
     shares = covered(estimator, samples)
     if as_json:

@@ -128,10 +128,10 @@ def check_order(names: Sequence[str], others: Sequence[str], what: str = "y") ->
 def check_index(X: Any, other: Any, what: str) -> None:
     """Raise an error if the indexes of X and of a table beside it hold labels at different rows.
 
-    Numbers and dates may be shifted on purpose, as where y is the next step; only all of them in another order are an
+    Numbers and dates may be shifted on purpose, as where y is the next step; only the same ones in another order are an
     error.
     """
-    if not (hasattr(X, "iloc") and hasattr(other, "iloc")) or not X.index.is_unique:
+    if not (hasattr(X, "iloc") and hasattr(other, "iloc")):
         return
     labels, others = list(X.index), list(other.index)
     if labels == others or len(labels) != len(others):
@@ -139,13 +139,16 @@ def check_index(X: Any, other: Any, what: str) -> None:
     shared = set(labels) & set(others)
     moved = [i for i, pair in enumerate(zip(labels, others, strict=True)) if pair[0] != pair[1] and shared & {*pair}]
     is_text = all(isinstance(label, str) for label in (*labels, *others))
-    if not moved or not (is_text or shared == set(labels)):
+    if not moved or not (is_text or shared == set(labels) == set(others)):
         return
-    place, where = moved[0], "in different order" if len(shared) == len(labels) else "at different rows"
+    place, where = moved[0], "in different order" if Counter(labels) == Counter(others) else "at different rows"
+    if len(set(labels)) == len(set(others)) == len(labels):
+        remedy = f"Pass {what}.loc[X.index] to match them by label"
+    else:
+        remedy = f"Labels that repeat cannot be matched: sort X and {what} alike by labels that are unique"
     raise FieldDataError(
         f"row {place} is {labels[place]} in the index of X and {others[place]} in that of {what}: both hold the same "
-        f"labels {where}. Pass {what}.loc[X.index] to match them by label, or {what}.to_numpy() if its rows "
-        "are in the order of X."
+        f"labels {where}. {remedy}, or pass {what}.to_numpy() if its rows are in the order of X."
     )
 
 

@@ -55,6 +55,7 @@ from skop.data.forms.table import (
     read_design,
     read_scalars,
     refuse_params,
+    refuse_sparse,
     refuse_strangers,
     split_params,
     table_inputs,
@@ -132,7 +133,7 @@ def read(
     """Read X and y of a fit."""
     arguments, wanted = (as_list(X), as_list(y)), field_names(target_fields)
     named: Sequence[str] = field_names(input_fields)
-    forms = form_of(arguments[0]), form_of(arguments[1])
+    forms = form_of(arguments[0]), form_of(arguments[1], "y")
     given, y, inputs_held = _unpacked(*arguments, *forms, named, wanted)
     named = named if inputs_held is None else inputs_held
     held = MeshReading(named, wanted, cell_data, weighted)
@@ -140,6 +141,8 @@ def read(
     check_index(given, y, "y")
     refuse_repeated_names([*getattr(y, "columns", ())], "y has {} columns")
     source, kind = map(_form_of_opened, (X, y), arguments, forms)
+    if kind.is_table:
+        refuse_strangers(y, "y")
     if source.is_table:
         refuse_params(design)
         inputs, (targets, form), role, geometry = _read_table(X, y, kind, estimator, reset)
@@ -246,7 +249,7 @@ def read_query(
     """Read the X of a prediction and the points at which fields are predicted."""
     options: dict[str, Any] = {"coords": fitted_coords, "estimator": estimator, "cell_data": cell_data}
     coords = as_runs(coords, "coords")
-    if coords is None or not form_of(coords).on_meshes:
+    if coords is None or not form_of(coords, "coords").on_meshes:
         inputs, meshes = read_inputs(X, spec, params=params, keep_data=keep_data, **options)
         return inputs, in_plane(coords, spec), meshes if coords is None else None
     X, _ = form_of(X).unpack(X, spec.input_fields or (), (), needs_targets=False)
@@ -321,12 +324,14 @@ def read_scored(
     known = spec.target_form.components
     names = field_names(target_fields) if known is None else [name for name, _ in known]
     arguments = as_list(X), as_list(y)
-    forms = form_of(arguments[0]), form_of(arguments[1])
+    forms = form_of(arguments[0]), form_of(arguments[1], "y")
     given, y, _ = _unpacked(*arguments, *forms, spec.input_fields or (), names)
     held = MeshReading(spec.input_fields or (), names, cell_data, weighted, axes=spec.kept_axes, components=known)
     X, y, design = held.open_scored(given, y, params, spec)
     check_index(given, y, "y")
     source, kind = map(_form_of_opened, (X, y), arguments, forms)
+    if kind.is_table:
+        refuse_strangers(y, "y")
     inputs = _read_inputs(X, source, spec, coords, estimator, design)
     return inputs, _read_truth(y, kind, inputs, spec, may_lie_elsewhere(source, y) if other_points else None)
 
@@ -375,7 +380,7 @@ def _read_table(
     """Read a 2-D X: global parameters if y is a field, features if y is scalars."""
     X, is_field, table = check_table(X), _is_field(y, kind), y
     refuse_mask(y, "y")
-    refuse_strangers(y, "y")
+    refuse_sparse(y, "y")
     X = _from_objects(X, "X") if estimator is None else validate_data(estimator, X, reset=reset, **_NUMBERS)
     if y is None:
         raise FieldDataError("fitting requires y to be passed, but the target y is None.")

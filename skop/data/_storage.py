@@ -151,7 +151,8 @@ def refuse_mask(array: Any, name: str) -> None:
     Raises
     ------
     FieldDataError
-        If an entry is masked, or the array is a sparse tensor or one that requires gradients.
+        If an entry is masked, or the array is a tensor that is sparse, requires gradients, or is of a type that NumPy
+        lacks.
     """
     # By its text, so that torch need not be imported.
     if str(getattr(array, "layout", "torch.strided")) not in ("torch.strided", "torch._mkldnn"):
@@ -159,13 +160,23 @@ def refuse_mask(array: Any, name: str) -> None:
     parts = array if isinstance(array, list) else [array]
     if any(getattr(part, "requires_grad", None) is True for part in parts):
         raise FieldDataError(f"{name} is a tensor that requires gradients; pass one without: {name}.detach().")
+    if hasattr(array, "layout"):
+        try:
+            np.asarray(array[:0] if array.ndim else array)
+        except (TypeError, RuntimeError) as error:
+            remedy = "float()" if str(array.device) == "cpu" else "cpu()"
+            raise FieldDataError(
+                f"{name} is a tensor of {array.dtype} on {array.device}, which NumPy cannot read; pass {name}.{remedy}."
+            ) from error
     count = sum(int(np.ma.count_masked(part)) for part in parts if isinstance(part, np.ma.MaskedArray))
     # Rows of a list may hold the constant itself.
     count += sum(item is np.ma.masked for part in parts if isinstance(part, list) for item in part)
     if count:
-        raise FieldDataError(
-            f"{name} has {count} masked entries; fill them, e.g. {name}.filled(0.0), or leave out the samples."
-        )
+        remedy = "fill them, e.g. by .filled(0.0), or leave out the samples"
+        if name.startswith("coords"):
+            # A fill value would be another place.
+            remedy = "leave out the points np.ma.getmaskarray(coords).any(axis=-1) in coordinates and values"
+        raise FieldDataError(f"{name} has {count} masked entries; {remedy}.")
 
 
 def refuse_repeated_names(names: Sequence[Any], what: str) -> None:

@@ -24,7 +24,7 @@ class FNONetwork(OperatorNetwork):
     """FNO of the library neuraloperator for grids in 1 to 3 dimensions.
 
     Coordinates, fields and global parameters, which are constant over the grid, are the input channels. Options that
-    are not listed have the default values of the library.
+    are not listed have the default values of the library. Its convolutions are computed in the precision of the inputs.
 
     Parameters
     ----------
@@ -47,10 +47,6 @@ class FNONetwork(OperatorNetwork):
     ------
     OptionalDependencyError
         If neuraloperator is not installed.
-
-    Notes
-    -----
-    The library sums frequencies in single precision, also in a network of double precision.
 
     Examples
     --------
@@ -91,8 +87,10 @@ class FNONetwork(OperatorNetwork):
             positional_embedding=None,
             domain_padding=domain_padding or None,
         )
-        for convolution in self.fno.fno_blocks.convs:
-            convolution.weight = _ComplexWeights(convolution.weight.to_tensor().detach())
+        # Those of the library hold products in single precision, and a cache that can fix the batch of an export.
+        convolutions = self.fno.fno_blocks.convs
+        for number, convolution in enumerate(convolutions):
+            convolutions[number] = _SpectralConvolution(convolution)
 
     def forward(
         self,
@@ -115,6 +113,41 @@ class FNONetwork(OperatorNetwork):
         found = super().state_dict(*args, **kwargs)
         found.pop("_metadata", None)
         return found
+
+
+class _SpectralConvolution(nn.Module):
+    """Convolution of the library, with its weights, in the precision of its input."""
+
+    def __init__(self, convolution: Any) -> None:
+        super().__init__()
+        self.weight = _ComplexWeights(convolution.weight.to_tensor().detach())
+        self.bias = convolution.bias
+
+    def transform(self, values: torch.Tensor, output_shape: GridShape | None = None) -> torch.Tensor:
+        """Return values beside the convolution, whose grid stays the same."""
+        return values
+
+    def forward(self, values: torch.Tensor, output_shape: GridShape | None = None) -> torch.Tensor:
+        """Multiply the low frequencies of values (B, width, *grid) by the weights, and add the bias."""
+        axes = tuple(range(2, values.ndim))
+        spectrum = _centred(torch.fft.rfftn(values, dim=axes, norm="forward"), axes)
+        weight = self.weight[...]
+        rows, frequencies = [slice(None)] * 2, [slice(None)] * 2
+        for axis in axes:
+            size, modes = spectrum.shape[axis], weight.shape[axis]
+            count, is_half = min(size, modes), axis == axes[-1]
+            # Frequencies of both signs have 0 at the middle of their axis, and those of the last axis at its start.
+            for places, first in ((rows, (modes - count) // 2), (frequencies, size // 2 - count // 2)):
+                places.append(slice(count) if is_half else slice(first, first + count))
+        products = torch.einsum("bi...,io...->bo...", spectrum[tuple(frequencies)], weight[tuple(rows)])
+        found = spectrum.new_zeros(values.shape[0], weight.shape[1], *spectrum.shape[2:])
+        found[tuple(frequencies)] = products
+        return torch.fft.irfftn(_centred(found, axes), s=values.shape[2:], dim=axes, norm="forward") + self.bias
+
+
+def _centred(spectrum: torch.Tensor, axes: tuple[int, ...]) -> torch.Tensor:
+    """Shift frequencies of all axes but the last by half an axis, in both directions as the library does."""
+    return torch.fft.fftshift(spectrum, dim=axes[:-1]) if len(axes) > 1 else spectrum
 
 
 class _ComplexWeights(nn.Module):

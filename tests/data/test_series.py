@@ -218,6 +218,9 @@ def test_series_that_do_not_fit(tmp_path):
     for times in ([0.0], [1.0, 0.0, 2.0]):
         with pytest.raises(FieldDataError, match="expected one time for each mesh, in ascending order"):
             MeshSeries(series(1).meshes, times)
+    for times in (np.arange(3).astype("timedelta64[h]"), np.arange(3).astype("datetime64[s]"), ["0", "1", "2"]):
+        with pytest.raises(FieldDataError, match=r"times came as .*expected numbers, all in one unit"):
+            MeshSeries(series(1).meshes, times)
     with pytest.raises(FieldDataError, match=r"'.*run\.vtu' does not end in \.pvd"):
         series(1).write(tmp_path / "run.vtu")
 
@@ -307,6 +310,21 @@ def test_the_index_of_a_table_orders_the_runs_of_y(tmp_path):
 
 
 # ---------------------------------------------------------------------- times in names
+@pytest.mark.parametrize("pattern", ["case{run}.{step:04d}", "run{run}/case{run}.{step:04d}"])
+def test_base_names_that_end_in_a_digit(tmp_path, pattern):
+    """The number before the dot is that of the run, in one folder as in several."""
+    for run in range(4):
+        for step in (0, 5, 10):
+            path = tmp_path / f"{pattern.format(run=run, step=step)}.vtu"
+            path.parent.mkdir(exist_ok=True)
+            frame(run, step).write(path)
+    found = read_mesh_series(str(tmp_path / pattern[: pattern.index("{run}")]) + ("*/*.vtu" if "/" in pattern else "*"))
+    assert [item.times.tolist() for item in found] == [[0, 5, 10]] * 4
+    assert [item.meshes[2].point_data["u"][0] for item in found] == [
+        frame(run, 10).point_data["u"][0] for run in range(4)
+    ]
+
+
 @pytest.mark.parametrize(
     ("names", "times"),
     [
@@ -314,6 +332,17 @@ def test_the_index_of_a_table_orders_the_runs_of_y(tmp_path):
         (["t_-0.5", "t_-1", "t_0", "t_0.5"], [-0.5, -1, 0, 0.5]),
         (["run-3", "run-20"], [3, 20]),
         (["u_t=2.5s", "u_t=10s"], [2.5, 10]),
+        (["t_1000", "t_1e5", "t_2.5E+06"], [1000, 1e5, 2.5e6]),
+        (["mesh1e2", "mesh1e10"], [2, 10]),
+        # Digits after a dot that count frames, and decimals.
+        (["case1.0000", "case1.0001", "case1.0010"], [0, 1, 10]),
+        (["run_2.000010", "run_2.000020"], [10, 20]),
+        (["t_0.000", "t_0.001", "t_0.012"], [0, 0.001, 0.012]),
+        (["t_1.00", "t_1.05"], [1, 1.05]),
+        (["t_1.000", "t_2.000", "t_3.000"], [1, 2, 3]),
+        (["t_0.000", "t_0.500", "t_1.000", "t_1.500"], [0, 0.5, 1, 1.5]),
+        (["t_1.0625", "t_1.09"], [1.0625, 1.09]),
+        (["case1.0003"], [1.0003]),
     ],
 )
 def test_numbers_in_names_are_times_as_python_writes_them(tmp_path, names, times):

@@ -6,6 +6,7 @@ from functools import cache
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 from scipy import sparse
 from sklearn.model_selection import KFold, cross_val_score, train_test_split
 from sklearn.utils._param_validation import InvalidParameterError
@@ -20,6 +21,7 @@ from skop import (
     TrainingOptions,
 )
 from skop.data import unit_grid
+from skop.data.forms.table import split_params
 from skop.exceptions import FieldDataError, SkopWarning
 from skop.parts import GridSSD
 from skop.testing._samples import state_of
@@ -31,6 +33,7 @@ TABLE, SCALARS = RANDOM.normal(size=(5, 3)), RANDOM.normal(size=5)
 COORDS = unit_grid(GRID)
 FLAT = X.reshape(5, 24, 2)
 DAYS = pd.date_range("2026-01-01", periods=5)
+SPARSE = pd.DataFrame(TABLE, columns=["L", "r", "E"]).astype(pd.SparseDtype(float))
 
 
 def small(**params):
@@ -48,6 +51,11 @@ def with_value(array, place, value):
 def frame(table):
     """A table with names of rows and columns."""
     return pd.DataFrame(table, [f"run_{row}" for row in range(len(table))], ["L", "r", "E"])
+
+
+def short(array):
+    """A tensor of a type that NumPy lacks."""
+    return torch.tensor(array, dtype=torch.bfloat16)
 
 
 def ragged(n_channels=1):
@@ -136,6 +144,21 @@ REFUSED_BY_FIT = {
         {},
         ["y", "sample 3 (run_3), scalar"],
     ),
+    "a list of dicts": ([{"r": 1.0}] * 5, SCALARS, {}, {}, ["X is a list of dict", "pandas.DataFrame(X)"]),
+    "dicts beside fields": (X, [{"r": 1.0}] * 5, {}, {}, ["y is a list of dict", "pandas.DataFrame(y)"]),
+    "sparse columns": (SPARSE, SCALARS, {}, {}, ["X has sparse columns", "X.sparse.to_dense()"]),
+    "sparse columns of zeros": (
+        frame(TABLE).astype(pd.SparseDtype(float, 0)),
+        SCALARS,
+        {},
+        {},
+        ["X.sparse.to_dense()"],
+    ),
+    "sparse columns of y": (TABLE, SPARSE, {}, {}, ["y has sparse columns", "y.sparse.to_dense()"]),
+    "a complex table": (TABLE + 1j, SCALARS, {}, {}, ["X: Complex data not supported (dtype complex128)", "columns"]),
+    "complex scalars": (TABLE, SCALARS + 1j, {}, {}, ["y: Complex data not supported (dtype complex128)", "columns"]),
+    "short floats": (short(X), Y, {}, {}, ["X is a tensor of torch.bfloat16", "X.float()"]),
+    "a table of short floats": (short(TABLE), SCALARS, {}, {}, ["X is a tensor of torch.bfloat16"]),
     "complex fields": (X + 1j, Y, {}, {}, ["X", "complex", "two channels"]),
     "complex target": (X, Y + 1j, {}, {}, ["y", "complex"]),
     "text": (X.astype(str), Y, {}, {}, ["X", "dtype", "numbers"]),
@@ -431,7 +454,7 @@ def test_tables_in_another_order_are_refused():
     with pytest.raises(FieldDataError, match=r"groups\.loc\[X.index\]"):
         model.fit(table, SCALARS, groups=moved)
     repeated = table.set_index(pd.Index([*"aabbc"]))
-    for X, y in ((table, moved.loc[table.index]), (table, moved.reset_index()[0]), (repeated, repeated["r"][::-1])):
+    for X, y in ((table, moved.loc[table.index]), (table, moved.reset_index()[0]), (repeated, repeated["r"])):
         np.testing.assert_array_equal(model.fit(X, y).predict(X), model.fit(X, y.to_numpy()).predict(X))
     # Names that are shifted belong to others; numbers may be shifted on purpose, to predict the next step.
     shifted = pd.Series(SCALARS, [*table.index[1:], "run_9"])
@@ -442,6 +465,26 @@ def test_tables_in_another_order_are_refused():
     split = train_test_split(table, moved.loc[table.index], random_state=0)
     assert model.fit(split[0], split[2]).score(split[1], split[3]) <= 1
     assert cross_val_score(model, table, moved.loc[table.index], cv=KFold(2, shuffle=True)).shape == (2,)
+
+
+def test_repeated_labels_in_another_order_are_refused(subtests):
+    """They cannot be matched by label; an index that only counts the rows tells nothing."""
+    model, days = PODRegressor(regressor="ridge"), [DAYS[0], DAYS[0], DAYS[1], DAYS[1], DAYS[2]]
+    words = r"row 0 is .* in different order\. Labels that repeat cannot be matched: sort X and {0} .* {0}\.to_numpy"
+    for labels in ([*"aabbc"], [0, 0, 3, 3, 9], days):
+        table, moved = pd.DataFrame(TABLE, labels), pd.Series(SCALARS, labels[::-1])
+        refused = {
+            "y": lambda X=table, y=moved: model.fit(X, y),
+            "groups": lambda X=table, y=moved: model.fit(X, SCALARS, groups=y),
+            "params": lambda X=table, y=moved: split_params(X, y),
+        }
+        for what, call in refused.items():
+            with subtests.test(what, labels=labels), pytest.raises(FieldDataError, match=words.format(what)):
+                call()
+        with pytest.raises(FieldDataError, match="at different rows"):
+            model.fit(table, moved.set_axis([*labels[1:], labels[-1]]))
+        assert model.fit(table, SCALARS).score(table, pd.Series(SCALARS, labels)) <= 1
+        assert model.score(table, pd.Series(SCALARS)) <= 1
 
 
 def test_columns_whose_names_are_no_text_keep_their_order():

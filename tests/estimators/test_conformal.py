@@ -28,6 +28,7 @@ from skop import (
     MeanFieldRegressor,
     PODRegressor,
     RolloutRegressor,
+    TimeConditionedRegressor,
 )
 from skop.estimators.uncertainty._scores import masses
 from skop.exceptions import FieldDataError, SkopWarning
@@ -679,6 +680,24 @@ def test_what_is_not_fitted_or_no_label_is_named():
     for groups in (["a", None] * 15, [np.nan, *range(29)], np.array([1, "a"] * 15, dtype=object)):
         with pytest.raises(FieldDataError, match="groups has missing labels"):
             ConformalRegressor(PODRegressor()).fit(X, y, groups=groups)
+
+
+@pytest.mark.parametrize("kind", ["pipeline", "search", "both"])
+@pytest.mark.parametrize("time", ["parameter", "rollout"])
+def test_pipelines_and_searches_that_end_in_frames_have_bands_of_some_frames(kind, time):
+    """The band of some frames is the part of that of all."""
+    X = np.random.default_rng(0).random((60, 2))
+    y = np.exp(-X[:, :1] * np.repeat(np.arange(3), 2)) * np.tile(X, 3)
+    model, asked = TimeConditionedRegressor(PODRegressor(regressor="ridge"), times=3), {"times": [0.0, 0.5]}
+    if time == "rollout":
+        model, asked = RolloutRegressor(PODRegressor(regressor="ridge"), window=1), {"n_steps": 2}
+    model = make_pipeline(StandardScaler(), model) if kind != "search" else model
+    if kind != "pipeline":
+        name = "" if kind == "search" else f"{model.steps[-1][0]}__"
+        model = GridSearchCV(model, {f"{name}estimator__n_components": [1]}, cv=3)
+    band = ConformalRegressor(model, coverage=0.8, random_state=0).fit(X, y)
+    for found, expected in zip(band.predict_interval(X, **asked), band.predict_interval(X), strict=True):
+        np.testing.assert_array_equal(found, expected[:, :4])
 
 
 @pytest.mark.parametrize("kind", ["pipeline", "search", "both"])

@@ -169,6 +169,15 @@ def test_a_program_of_a_grid_gives_the_numbers_of_predict(tmp_path):
     require_parity(model, GRID, tmp_path / "model.pt2")
 
 
+def test_a_program_takes_parameters_beside_fields(tmp_path):
+    model = tiny(LaMORegressor).fit(GRID, GRID, params=TABLE)
+    with pytest.raises(FieldDataError, match=r"fitted with 3; pass params="):
+        model.export(tmp_path / "model.pt2", GRID)
+    model.export(tmp_path / "model.pt2", GRID, params=TABLE)
+    both = FieldSet(unit_grid((6, 5)), GRID.reshape(N, 30, 1), params=TABLE, grid_shape=(6, 5))
+    require_parity(model, both, tmp_path / "model.pt2")
+
+
 def test_a_number_of_samples_can_be_fixed(tmp_path):
     model = tiny(LaMORegressor).fit(TABLE, TABLE[:, :2])
     model.export(str(tmp_path / "model.pt2"), batch_size=2)

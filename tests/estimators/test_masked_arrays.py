@@ -99,6 +99,16 @@ def test_masked_parameters_beside_fields(model):
             call()
 
 
+def test_masked_coordinates_are_to_be_left_out():
+    """Filled ones would be other places."""
+    places = np.random.default_rng(3).random((8, 6, 2))
+    words = "{} has 1 masked entries; leave out the points .* in coordinates and values"
+    with pytest.raises(FieldDataError, match=words.format("coords of sample 0")):
+        lamo().fit([masked(places[0]), *places[1:]], SCALARS)
+    with pytest.raises(FieldDataError, match=words.format("coords")):
+        FieldSet(masked(places[0]), np.ones((8, 6, 1)))
+
+
 def test_masked_times():
     frames = np.concatenate([FIELDS, FIELDS], axis=-1)
     with pytest.raises(FieldDataError, match="times has 1 masked entries"):

@@ -263,6 +263,88 @@ def test_a_single_frame_is_the_first_of_a_run(tmp_path):
         expect_truth(found, 1, {time: time == number == 0 for time in times})
 
 
+def test_frames_of_other_decades_are_no_truth():
+    """Neither where the run has a frame nearby, nor where it has none of the early times."""
+    times = [0.0, 1e-9, 1e-7, 1e-3, 1.0]
+    model = by_time().fit([run(number, times) for number in range(6)])
+    asked = {0.0: True, 1e-9: True, 5e-8: False, 1e-7: True, 2e-7: False, 1.0: True}
+    expect_truth(model.predict([run(1, times)], times=list(asked))[0], 1, asked)
+    few = {0.0: True, 1e-9: False, 1e-3: False, 1.0: True}
+    expect_truth(model.predict([run(1, [0.0, 1.0])], times=list(few))[0], 1, few)
+    with pytest.raises(FieldDataError, match=r"series 1 has 5 .*\(frame 2: 9e-10 and 1e-09\); expected the same times"):
+        by_time().fit([run(0, times), run(1, [0.0, 9e-10, *times[2:]])])
+
+
+def test_times_in_single_precision_are_those_in_double():
+    """Also beside frames of the other precision: the truth, the score and the names are those of the time."""
+    times = np.linspace(0.1, 1.3, 13)
+    model = by_time().fit([run(number, times) for number in range(6)])
+    single = MeshSeries(run(1, times).meshes, times.astype(np.float32))
+    found = model.predict([single])[0]
+    for mesh, other in zip(found.meshes, single.meshes, strict=True):
+        np.testing.assert_array_equal(mesh.point_data["u_true"], other.point_data["u"])
+    assert model.score([single]) == model.score([run(1, times)])
+    for wanted in (times[3:4].astype(np.float32), [float(f"{times[3]:.6g}")]):
+        assert "u_true" in model.predict([single], times=wanted)[0].meshes[0].point_data
+
+
+@pytest.mark.parametrize("inputs", [["u"], ["start", "u"]])
+@pytest.mark.parametrize("times", [TIMES[2:], TIMES + 0.5])
+def test_inputs_of_another_time_are_refused(tmp_path, inputs, times):
+    """The first frame of such a run holds other inputs than those of the start, from which the model predicts."""
+    model = by_time(estimator__input_fields=inputs).fit(runs())
+    band = ConformalRegressor(by_time(estimator__input_fields=inputs), **BAND).fit(runs(20))
+    late = run(1, times)
+    late.write(tmp_path / "late.pvd")
+    message = rf"late\.pvd starts at time {times[0]}, the runs of the fit at 0\.0\. Inputs \({', '.join(inputs)}\)"
+    for use in (model.predict, model.check, band.predict, band.predict_interval):
+        with pytest.raises(FieldDataError, match=message):
+            use(str(tmp_path / "late.pvd"))
+    # The mesh of the start alone is enough, at any time of its own.
+    found = model.predict([MeshSeries(run(1).meshes[:1], [7.0])])
+    np.testing.assert_array_equal(frames(found), frames(model.predict([run(1)])))
+
+
+def test_inputs_that_are_constant_or_on_a_clock_of_their_own_may_start_at_any_time(tmp_path):
+    """The first frame of a later run holds the right inputs, if all of its frames hold the same."""
+    model = by_time().fit(runs())
+    expected = model.predict([run(1)])[0]
+    (found,) = model.predict([run(1, TIMES[2:])])
+    np.testing.assert_array_equal(frames([found]), frames([expected]))
+    assert ["u_true" in mesh.point_data for mesh in found.meshes] == [False, False, True, True]
+    table = np.random.default_rng(0).random((6, 2))
+    bare = TimeConditionedRegressor(PODRegressor(target_fields=["u"])).fit(runs(), params=table)
+    later = [run(number, TIMES[1:]) for number in range(6)]
+    np.testing.assert_array_equal(frames(bare.predict(later, params=table)), frames(bare.predict(runs(), params=table)))
+    # Inputs in series beside those of the targets, which end before these start.
+    before = [run(number, TIMES - 5) for number in range(6)]
+    model = by_time(estimator__input_fields=["u"]).fit(before, runs())
+    model.save(tmp_path / "model.skop")
+    for one in (model, skop.load(tmp_path / "model.skop")):
+        assert one.predict(before)[0].times.tolist() == TIMES.tolist()
+        with pytest.raises(FieldDataError, match=r"series 0 starts at time 0\.0, the runs of the fit at -5\.0"):
+            one.predict(runs())
+
+
+def test_series_are_in_the_order_of_time():
+    """Whatever the order of the times that are asked for, as bands and truth are."""
+    series, asked = noisy_runs(), [1.5, 0.0, 0.5]
+    model = ConformalRegressor(by_time(), **BAND).fit(series)
+    for found, expected in zip(
+        model.predict_interval(series[:3], times=asked),
+        model.predict_interval(series[:3], times=sorted(asked)),
+        strict=True,
+    ):
+        assert [item.times.tolist() for item in found] == [sorted(asked)] * 3
+        for one, other in zip(found, expected, strict=True):
+            for mesh, true in zip(one.meshes, other.meshes, strict=True):
+                assert mesh.point_data.keys() == true.point_data.keys()
+                for name, values in true.point_data.items():
+                    np.testing.assert_array_equal(mesh.point_data[name], values)
+    (found,) = by_time().fit(runs()).predict([run(1).meshes[0]], times=[0.7, 0.0])
+    expect_truth(found, 1, {0.0: True, 0.7: False})
+
+
 @pytest.mark.parametrize("names", [{"target_fields": ["u"]}, {"target_fields": ["flux"], "cell_data": "cells"}])
 def test_a_table_beside_time_series(tmp_path, names):
     table = np.random.default_rng(0).random((6, 2))

@@ -14,7 +14,7 @@ from skop import (
     UNetRegressor,
 )
 from skop.estimators.fitting._objective import trainer_config
-from skop.exceptions import FieldDataError
+from skop.exceptions import FieldDataError, SkopError
 from skop.training import DIRECT_TRAINING
 
 RANDOM = np.random.default_rng(0)
@@ -90,3 +90,16 @@ def test_programs_predict_as_the_estimator_does(make, tmp_path):
     model.export(tmp_path / "model.pt2", FIELDS)
     (field,) = torch.export.load(tmp_path / "model.pt2").module()(torch.tensor(FIELDS, dtype=torch.float32))
     np.testing.assert_allclose(field.numpy(), model.predict(FIELDS), atol=1e-5)
+
+
+def test_a_program_of_fno_takes_any_number_of_samples(tmp_path):
+    pytest.importorskip("neuralop")
+    # A grid of no other test, since the library keeps paths of earlier sizes.
+    fields = RANDOM.random((5, 7, 9, 1))
+    model = FNORegressor(width=4, depth=1, max_iter=1, base=None, random_state=0).fit(fields, fields)
+    model.export(tmp_path / "model.pt2", fields)
+    (field,) = torch.export.load(tmp_path / "model.pt2").module()(torch.tensor(fields, dtype=torch.float32))
+    np.testing.assert_allclose(field.numpy(), model.predict(fields), atol=1e-5)
+    pytest.importorskip("onnxscript")
+    with pytest.raises(SkopError, match=r"cannot convert this FNORegressor on geometry 'grid' to ONNX .*'\.pt2' file"):
+        model.export(tmp_path / "model.onnx", fields)

@@ -1,13 +1,17 @@
-"""Tables of parameters with scalars of different units: every output is learned, whatever the numbers of columns."""
+"""Tables of parameters with scalars of different units, each of which is learned; kinds of tables and of columns."""
 
 import warnings
+from typing import ClassVar
 
 import numpy as np
+import pandas as pd
+import pytest
 from sklearn.metrics import r2_score
 
 import skop
-from skop import AMORegressor, GeoMaNORegressor, LaMORegressor, MNORegressor, PODRegressor
+from skop import AMORegressor, ConformalRegressor, GeoMaNORegressor, LaMORegressor, MNORegressor, PODRegressor
 from skop.estimators import EnsembleRegressor
+from skop.exceptions import FieldDataError
 from skop.parts import GNOT, GalerkinTransformer, OFormer
 
 N_TRAIN = 30
@@ -75,3 +79,79 @@ def test_outputs_that_do_not_vary_are_constants(tmp_path):
         warnings.simplefilter("ignore")
         varied = fitted.fit(X, np.column_stack([y[:, :2], X[:, 1]])).predict(X)
     assert np.ptp(varied[:, 2]) > 0
+
+
+class Variables(dict):
+    """Arrays under names, as an xarray.Dataset is."""
+
+    dtypes: ClassVar = {}
+    to_dataframe = compute = None
+
+    def __init__(self, *dims):
+        self.dims = dims
+
+
+class Plan:
+    """A table that is not computed yet, as a LazyFrame of polars is."""
+
+    dtypes = collect = None
+
+
+class Parts:
+    """A table of unknown length, as a DataFrame of dask is."""
+
+    dtypes = iloc = compute = None
+    ndim = 2
+
+    @property
+    def shape(self):
+        raise TypeError("cannot be converted to a boolean value")
+
+
+#: name: (object, conversion)
+CONTAINERS = {
+    "a set of columns": (Variables("run"), "to_dataframe()"),
+    "a set of fields": (Variables("run", "x", "y"), "to_dataarray().transpose(..., 'variable')"),
+    "a plan": (Plan(), "collect()"),
+    "parts": (Parts(), "compute()"),
+}
+
+
+def test_containers_are_refused_with_a_conversion(subtests):
+    rows, numbers = beams(8)
+    fields, model = rows[:, :, None], PODRegressor(regressor="ridge")
+    of_table, of_fields = PODRegressor(regressor="ridge").fit(rows, numbers), lamo().fit(fields, fields)
+    for name, (given, conversion) in CONTAINERS.items():
+        calls = {
+            "X": (
+                lambda held=given: model.fit(held, numbers),
+                lambda held=given: of_table.predict(held),
+                lambda held=given: ConformalRegressor(model).fit(held, numbers),
+            ),
+            "y": (
+                lambda held=given: model.fit(rows, held),
+                lambda held=given: model.fit(fields, held),
+                lambda held=given: of_table.score(rows, held),
+            ),
+            "params": (
+                lambda held=given: model.fit(fields, fields, params=held),
+                lambda held=given: of_fields.predict(fields, params=held),
+            ),
+        }
+        for what, refused in calls.items():
+            for number, call in enumerate(refused):
+                with subtests.test(name, what=what, number=number):
+                    with pytest.raises(FieldDataError) as caught:
+                        call()
+                    assert str(caught.value).startswith(f"{what} came as {type(given).__name__} of ")
+                    assert str(caught.value).endswith(f"Pass {what}.{conversion}.")
+
+
+def test_sparse_columns_beside_dense_ones_are_read():
+    rows, numbers = beams(8)
+    model, sparse = PODRegressor(regressor="ridge"), pd.DataFrame(rows).astype(pd.SparseDtype(float))
+    mixed, fields = sparse.assign(dense=rows[:, 1]).set_axis([*"abc"], axis=1), rows[:, :, None]
+    expected = model.fit(mixed.to_numpy(), numbers).predict(mixed.to_numpy())
+    np.testing.assert_allclose(model.fit(mixed, numbers).predict(mixed), expected, rtol=1e-12)
+    expected = model.fit(fields, rows).predict(fields)
+    np.testing.assert_allclose(model.fit(fields, sparse).predict(fields), expected, rtol=1e-12)

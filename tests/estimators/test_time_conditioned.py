@@ -2,6 +2,7 @@
 
 import pickle
 import warnings
+from datetime import datetime, timedelta
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
 from skop import (
     AutoRegressor,
+    ConformalRegressor,
     EnsembleRegressor,
     FieldSet,
     LaMORegressor,
@@ -445,6 +447,27 @@ def test_a_network_over_a_good_base_is_no_worse():
     assert 1 - over.score(runs[30:], y[30:]) <= 1.5 * (1 - base.score(runs[30:], y[30:]))
 
 
+@pytest.mark.parametrize(("start", "unit"), [(0, 1), (-2, 1e6), (1e6, 1e6)])
+@pytest.mark.parametrize("steps", [[0, 1e-3, 2e-3, 0.1], [0, 1e-9, 1e-8, 1e-7, 1e-4, 1], np.arange(12) / 7])
+def test_the_band_of_a_time_is_its_own_however_many_decades_there_are(start, unit, steps):
+    """Times of the fit are told apart, wherever they start; others between them are refused."""
+    times = start + unit * np.array(steps)
+    rng = np.random.default_rng(0)
+    X = rng.random((40, 1))
+    y = X + rng.permutation(len(times)) * rng.standard_normal((40, len(times)))
+    model = TimeConditionedRegressor(PODRegressor(regressor="ridge"), times=times)
+    model = ConformalRegressor(model, coverage=0.6, random_state=0).fit(X, y)
+    expected = model.predict_interval(X)
+    # As they are read again from a file of single precision, if this tells them apart.
+    rounded = times.astype(np.float32).astype(float) if start <= 0 else times
+    for k, time in enumerate(rounded):
+        for found, part in zip(model.predict_interval(X, times=[time]), expected, strict=True):
+            np.testing.assert_array_equal(found[:, 0], part[:, k])
+    for time in (times[1:] + times[:-1]) / 2:
+        with pytest.raises(FieldDataError, match="nothing is known of the errors at others"):
+            model.predict_interval(X, times=[time])
+
+
 @pytest.mark.parametrize(
     ("times", "message"),
     [
@@ -452,6 +475,15 @@ def test_a_network_over_a_good_base_is_no_worse():
         ([0.0, 1.0, np.nan, 2.0, 3.0], "times must be a list of finite numbers"),
         ([[0.0, 1.0]], "times must be a list of finite numbers"),
         (np.zeros(5), "times must be different for each frame"),
+        (np.arange(5).astype("timedelta64[ms]"), r"came as timedelta64, such as .*\(0, ?'ms'\); expected numbers"),
+        (np.arange(5).astype("datetime64[D]"), r"came as datetime64.*\(t - start\) / np\.timedelta64"),
+        (
+            [timedelta(hours=k) for k in range(5)],
+            r"came as timedelta, such as datetime\.timedelta\(0\); .*t / np\.timedelta64\(1, 's'\)",
+        ),
+        ([datetime(2026, 1, 1 + k) for k in range(5)], r"came as datetime, such as datetime.*2026, 1, 1.*; expected"),
+        (np.array([0, 1, 2, 3, np.timedelta64(4, "s")], dtype=object), r"came as timedelta64, such as .*\(4, ?'s'\)"),
+        (["0", "1", "2", "3", "4"], r"came as str_, such as .*'0'.*; .*float\(t\) for text"),
     ],
 )
 def test_times_that_do_not_fit(fields, times, message):
@@ -464,6 +496,8 @@ def test_other_refusals(fields):
     model = TimeConditionedRegressor(PODRegressor(), times=5).fit(X, y)
     with pytest.raises(FieldDataError, match=r"times must be a list of finite numbers, got 0\.5"):
         model.predict(X, times=0.5)
+    with pytest.raises(FieldDataError, match=r"came as timedelta64, such as .*\(1, ?'s'\)"):
+        model.predict(X, times=np.array([1], "timedelta64[s]"))
     points = FieldSet(unit_grid(GRID), X.reshape(12, 16, 2))
     targets = points.with_values(y.reshape(12, 16, 10)).with_params(np.ones((12, 1)))
     with pytest.raises(FieldDataError, match="predicts frames, but y has params"):

@@ -59,3 +59,13 @@ def test_weights_are_real_and_survive_conversion_copies_and_files(models):
     torch.testing.assert_close(found.field.float(), expected.field, rtol=1e-4, atol=1e-5)
     found.field.sum().backward()
     assert all(held.grad is not None for name, held in network.named_parameters() if "scalar" not in name)
+
+
+@pytest.mark.parametrize("grid", [(9,), (6, 5)])
+def test_convolutions_keep_double_precision(models, grid):
+    torch.manual_seed(0)
+    network = FNONetwork(n_dims=len(grid), **SIZES).double()
+    (convolution, _), (given, change) = network.fno.fno_blocks.convs, torch.randn(2, 3, 4, *grid, dtype=torch.float64)
+    start, small, large = (convolution(given + factor * change) for factor in (0, 1e-9, 1))
+    # The convolution is linear but for its bias.
+    torch.testing.assert_close(1e9 * (small - start), large - start, rtol=1e-4, atol=1e-5)

@@ -14,7 +14,7 @@ from skop.data.forms.arrays import GRID
 from skop.data.forms.files import FILES
 from skop.data.forms.meshes import MESHES
 from skop.data.forms.points import FIELDSET, LIST, PAIRS, TUPLE
-from skop.data.forms.table import TABLE
+from skop.data.forms.table import TABLE, refuse_containers
 
 __all__ = ["FORMS", "Form", "as_list", "form_named", "form_of"]
 
@@ -23,8 +23,9 @@ FORMS: tuple[Form, ...] = (FIELDSET, FILES, MESHES, TABLE, TUPLE, PAIRS, LIST, G
 _NAMED = {name: form for form in FORMS for name in (form.name, form.container)}
 
 
-def form_of(given: Any) -> Form:
-    """Return the form of an argument, X or y."""
+def form_of(given: Any, what: str = "X") -> Form:
+    """Return the form of an argument, X or y; `what` is its name in messages."""
+    refuse_containers(given, what)
     samples = as_list(given)
     for form in FORMS:
         if form.matches(samples):

@@ -9,6 +9,7 @@ import warnings
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import date, timedelta
 from pathlib import Path, PurePath
 from typing import Any
 from xml.etree import ElementTree
@@ -41,6 +42,7 @@ __all__ = [
     "MeshSeries",
     "find_runs",
     "is_mesh_series",
+    "numbers_of_times",
     "order_of_series",
     "pair_series",
     "read_frames",
@@ -50,8 +52,12 @@ __all__ = [
     "split_series",
 ]
 
+_DECIMAL = r"\d+(?:\.\d+)?"
 #: Last number in the stem of a file: "-0.5" in "t_-0.5", "1e-05" in "t_1e-05", as Python writes it; "3" in "run-3".
-_LAST_NUMBER = re.compile(r"(?:(?<=[_=])-)?\d+(?:\.\d+)?(?:[eE][+-]\d+)?(?=\D*$)")
+#: A minus, and an exponent without a sign as in "t_1e5", belong to numbers after "_" or "=" only.
+_LAST_NUMBER = re.compile(rf"(?:(?<=[_=])-?{_DECIMAL}[eE]\d+|(?:(?<=[_=])-)?{_DECIMAL}(?:[eE][+-]\d+)?)(?=\D*$)")
+#: "1.0003" in "case1.0003", where the dot need not be that of a decimal.
+_PADDED = re.compile(r"(\d+)\.(0\d\d+)")
 #: Largest motion of a point, as a fraction of the extent of the mesh, with which the mesh counts as fixed.
 _FIXED = 1e-6
 
@@ -83,7 +89,7 @@ class MeshSeries:
     times: FloatArray
 
     def __post_init__(self) -> None:
-        times = np.asarray(self.times, dtype=float)
+        times = numbers_of_times(self.times)
         if times.shape != (len(self.meshes),) or not len(times) or not (np.diff(times) > 0).all():
             raise FieldDataError(
                 f"a series of {len(self.meshes)} meshes has times {times.tolist()}; expected one time for each mesh, "
@@ -124,6 +130,20 @@ class MeshSeries:
         write_in_one_step(target, ElementTree.tostring(root, encoding="utf-8", xml_declaration=True))
 
 
+def numbers_of_times(times: Any) -> FloatArray:
+    """Return times as an array of numbers; dates and durations, whose unit would be lost, and text are refused."""
+    array = np.asarray(times)
+    if array.dtype.kind not in "biuf":
+        for item in array.ravel():
+            if isinstance(item, date | timedelta | np.datetime64 | np.timedelta64 | str | bytes):
+                raise FieldDataError(
+                    f"times came as {type(item).__name__}, such as {item!r}; expected numbers, all in one unit. Pass "
+                    "t / np.timedelta64(1, 's') for durations, (t - start) / np.timedelta64(1, 's') for dates, or "
+                    "float(t) for text."
+                )
+    return np.asarray(array, dtype=np.float64)
+
+
 def read_mesh_series(source: Any) -> list[MeshSeries]:
     """Read time series of meshes, with all their data.
 
@@ -133,7 +153,9 @@ def read_mesh_series(source: Any) -> list[MeshSeries]:
         ParaView collections (``.pvd``), file series (``.vtu.series``, also of OpenFOAM), and XDMF or VTKHDF files with
         several time steps: each is a run. Other files are grouped by
         their folders and by their names without the last number, as in ``run_*/t_*.vtu``: each group is a run, whose
-        files are sorted by the last number in the name, which is the time.
+        files are sorted by the last number in the name, which is the time: 0.25 in ``t_0.25.vtu``, 1e-05 in
+        ``t_1e-05.vtu``. Three or more digits after a dot count frames, as 3 in ``case1.0003.vtu``, if they start with
+        0 and are equally many in all files, but not the same, and the number before the dot is not 0 in all.
 
     Returns
     -------
@@ -219,7 +241,7 @@ def find_runs(source: Any) -> list[MeshRun]:
     paths = [item for _, item in found if isinstance(item, Path)]
     series = {path for path in paths if is_time_series(path)}
     groups = _groups([path for path in paths if path not in series])
-    starts = {group[0]: key for key, group in groups.items()}
+    starts = {group[0][0]: key for key, group in groups.items()}
     shared = {folder for folder, count in Counter(folder for folder, _ in groups).items() if count > 1}
     runs: list[MeshRun] = []
     for name, item in found:
@@ -275,18 +297,37 @@ def _is_series(item: Any) -> bool:
     return isinstance(item, MeshSeries)
 
 
-def _groups(paths: Sequence[Path]) -> dict[tuple[str, str], list[Path]]:
-    """Group files by their folders and their names without the last number."""
-    groups: dict[tuple[str, str], list[Path]] = defaultdict(list)
+def _groups(paths: Sequence[Path]) -> dict[tuple[str, str], list[tuple[Path, str]]]:
+    """Group files, each with the number in its name that is its time, by their folders and the rest of their names."""
+    kinds: dict[tuple[str, str], list[tuple[Path, str]]] = defaultdict(list)
     for path in paths:
-        groups[str(path.parent), _LAST_NUMBER.sub("", path.stem) + path.suffix].append(path)
+        found = _LAST_NUMBER.search(path.stem)
+        start, end = found.span() if found else (len(path.stem), len(path.stem))
+        kinds[path.stem[:start], path.stem[end:] + path.suffix].append((path, path.stem[start:end]))
+    groups: dict[tuple[str, str], list[tuple[Path, str]]] = defaultdict(list)
+    for (start_of_name, end_of_name), files in kinds.items():
+        counts = _count_frames([number for _, number in files])
+        for path, number in files:
+            base, time = number.split(".") if counts else ("", number)
+            groups[str(path.parent), start_of_name + base + end_of_name].append((path, time))
     return groups
 
 
-def _open_group(paths: list[Path], label: str) -> MeshRun:
+def _count_frames(numbers: Sequence[str]) -> bool:
+    """Tell whether the digits after the dots of numbers in names count frames, and are no decimals."""
+    found = [part for part in map(_PADDED.fullmatch, numbers) if part]
+    counts = {part[2] for part in found}
+    return (
+        len(found) == len(numbers)
+        and len(counts) > 1 == len({len(count) for count in counts})
+        and any(int(part[1]) for part in found)
+    )
+
+
+def _open_group(group: list[tuple[Path, str]], label: str) -> MeshRun:
     """Frames in one folder, with the last number in the name of a file as its time."""
-    numbers = [_LAST_NUMBER.search(path.stem) for path in paths]
-    times = [float(number[0]) for number in numbers if number is not None]
+    paths = [path for path, _ in group]
+    times = [float(number) for _, number in group if number]
     order = sorted(range(len(paths)), key=lambda i: natural_key(str(paths[i])))
     if len(set(times)) == len(paths):
         order = sorted(order, key=lambda i: times[i])

@@ -6,7 +6,6 @@ Notation: n samples or runs, P points of a sample, p parameters, s scalars.
 from __future__ import annotations
 
 import os
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date, timedelta
@@ -21,6 +20,7 @@ from skop.data._fieldset import FieldSet
 from skop.data._mesh_files import is_mesh_input, is_on_mesh, is_path
 from skop.data._pairing import (
     Labels,
+    check_index,
     counts_rows,
     index_labels,
     is_index,
@@ -45,7 +45,9 @@ __all__ = [
     "named_scalars",
     "read_design",
     "read_scalars",
+    "refuse_containers",
     "refuse_params",
+    "refuse_sparse",
     "refuse_strangers",
     "split_params",
     "split_runs",
@@ -96,6 +98,7 @@ def check_table(X: Any) -> Any:
     refuse_mask(X, "X")
     refuse_repeated_names([*getattr(X, "columns", ())], "X has {} columns")
     refuse_strangers(X, "X")
+    refuse_sparse(X, "X")
     index = [name for name in X.columns if is_index(X, name)] if hasattr(X, "iloc") and X.ndim > 1 else []
     if index:
         warn(
@@ -233,6 +236,7 @@ def read_design(params: Any, what: str = "params") -> Design:
     """Read a table of parameters, of which one column may hold file names."""
     if isinstance(params, Design):
         return params
+    refuse_containers(params, what)
     names, columns, index = _columns_of(params, what)
     refuse_repeated_names(names or (), what + " has {} columns")
     texts = [number for number, column in enumerate(columns) if _is_text(column)]
@@ -304,6 +308,7 @@ def as_runs(y: Any, what: str = "y") -> Any:
 # ---------------------------------------------------------------------- parameters beside other arguments
 def split_params(X: Any, params: Any) -> tuple[Any, Design | None]:
     """Return X without its columns of numbers, if it has a column of mesh files, and the global parameters."""
+    refuse_containers(X, "X")
     if is_on_mesh(X):
         raise FieldDataError(
             "X is (mesh, values), which is a form of y; pass the mesh with the values in its point data, or a FieldSet."
@@ -316,12 +321,8 @@ def split_params(X: Any, params: Any) -> tuple[Any, Design | None]:
             "X has columns of parameters beside that of mesh files, and params is given too; pass one."
         )
     design = read_design(params)
-    labels = [list(part.index) for part in (given, params) if hasattr(part, "iloc")]
-    is_moved = len(labels) > 1 and labels[0] != labels[1] and Counter(labels[0]) == Counter(labels[1])
-    if is_moved and design.labels.place == Labels.place:
-        raise FieldDataError(
-            "X and params have the same labels in their index, in different order; pass params.loc[X.index]."
-        )
+    if design.labels.place == Labels.place:
+        check_index(given, params, "params")
     return X, design
 
 
@@ -345,20 +346,54 @@ def refuse_params(design: Design | None) -> None:
 
 
 # ---------------------------------------------------------------------- columns
+def refuse_containers(given: Any, what: str) -> None:
+    """Raise an error for tables that are not in memory, and for arrays under names, which offer a conversion."""
+    # The class is asked, since some tables would be computed for their attributes.
+    kind = type(given)
+    conversion = next((name for name in ("to_dataframe", "collect", "compute") if hasattr(kind, name)), None)
+    if conversion is None or not hasattr(kind, "dtypes"):
+        return
+    code = f"{conversion}()"
+    if conversion == "to_dataframe" and len(given.dims) > 1:
+        code = "to_dataarray().transpose(..., 'variable')"
+    origin = kind.__module__.partition(".")[0]
+    raise FieldDataError(
+        f"{what} came as {kind.__name__} of {origin}; expected arrays, or a table in memory. Pass {what}.{code}."
+    )
+
+
 def refuse_strangers(table: Any, what: str) -> None:
-    """Raise an error for the first column of a table that holds no numbers."""
+    """Raise an error for a table of another kind, or for the first column that holds no numbers."""
     # Some sparse arrays of SciPy are dicts too; records are rows with names.
-    is_record = getattr(getattr(table, "dtype", None), "names", None) is not None
-    if is_record or (isinstance(table, Mapping) and not hasattr(table, "shape")):
-        came = "structured array" if is_record else type(table).__name__
+    dtype = getattr(table, "dtype", None)
+    came = None
+    if getattr(dtype, "names", None) is not None:
+        came = "structured array"
+    elif isinstance(table, list) and table and isinstance(table[0], Mapping):
+        came = f"list of {type(table[0]).__name__}"
+    elif isinstance(table, Mapping) and not hasattr(table, "shape"):
+        came = type(table).__name__
+    if came is not None:
         raise FieldDataError(
             f"{what} is a {came}; expected a table with one row for each sample. Pass pandas.DataFrame({what})."
+        )
+    if "complex" in str(dtype):
+        raise FieldDataError(
+            f"{what}: Complex data not supported (dtype {dtype}); pass real and imaginary parts, or magnitude and "
+            "phase, as columns of their own."
         )
     if hasattr(table, "iloc"):
         names, columns, _ = _columns_of(table, what, only_objects=True)
         for number, column in enumerate(columns):
             if column is not None:
                 _as_numbers(column, _column_name(names, number), what)
+
+
+def refuse_sparse(table: Any, what: str) -> None:
+    """Raise an error for a DataFrame all of whose columns are sparse, which scikit-learn does not convert."""
+    dtypes = list(table.dtypes) if hasattr(table, "iloc") and table.ndim > 1 else []
+    if dtypes and all(hasattr(dtype, "fill_value") for dtype in dtypes):
+        raise FieldDataError(f"{what} has sparse columns; pass dense ones: {what}.sparse.to_dense().")
 
 
 def _columns_of(

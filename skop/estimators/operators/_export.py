@@ -47,7 +47,7 @@ _TOLERANCE = 1e-4
 _SUFFIXES = (".onnx", ".pt2")
 
 
-def export_estimator(estimator: Any, path: PathOrStr, X: Any, batch_size: int | None) -> None:
+def export_estimator(estimator: Any, path: PathOrStr, X: Any, params: Any, batch_size: int | None) -> None:
     """Write a fitted estimator as one graph, see `OperatorRegressor.export`.
 
     Parameters
@@ -58,6 +58,8 @@ def export_estimator(estimator: Any, path: PathOrStr, X: Any, batch_size: int | 
         File to write, ``*.onnx`` or ``*.pt2``.
     X : as in `predict`, or None
         Samples on the points of the graph.
+    params : as in `predict`, or None
+        Global parameters beside fields or meshes.
     batch_size : int or None
         Number of samples of a call; None for any.
     """
@@ -68,7 +70,7 @@ def export_estimator(estimator: Any, path: PathOrStr, X: Any, batch_size: int | 
         raise ValueError(f"batch_size is {batch_size!r}; expected an integer of at least 1, or None for any number.")
     is_onnx = target.suffix == ".onnx"
     onnx = _import_onnx_helper() if is_onnx else None
-    samples = _samples(estimator, X)
+    samples = _samples(estimator, X, params)
     _refuse_what_has_no_graph(estimator, samples)
     graph = _PredictionGraph(estimator, samples, single=is_onnx)
     _require_parity(estimator, graph, samples, single=is_onnx)
@@ -102,7 +104,7 @@ def _import_onnx_helper() -> Any:
 
 
 # ---------------------------------------------------------------------- what can be exported
-def _samples(estimator: Any, X: Any) -> FieldSet:
+def _samples(estimator: Any, X: Any, params: Any) -> FieldSet:
     """Up to two samples as the network sees their points; made up where X is a table and is not given."""
     if X is None:
         if estimator.spec_.has_fields:
@@ -116,7 +118,7 @@ def _samples(estimator: Any, X: Any) -> FieldSet:
         if not estimator.spec_.has_fields:
             # A table without column names, as the graph will get it.
             warnings.filterwarnings("ignore", message="X does not have valid feature names")
-        inputs, _ = estimator._read_inputs(X)
+        inputs, _ = estimator._read_inputs(X, params)
     if inputs.is_ragged:
         sizes = np.unique(inputs.n_points).tolist()
         raise FieldDataError(

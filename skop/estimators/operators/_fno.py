@@ -27,9 +27,8 @@ class FNORegressor(OperatorRegressor):
 
     Notes
     -----
-    The library sums frequencies in single precision, whatever `dtype` is. Frequencies are defined on any grid, so that
-    ``refinement="native"`` applies the network to a finer grid itself. Other options of the library have its default
-    values.
+    Frequencies are defined on any grid, so that ``refinement="native"`` applies the network to a finer grid itself.
+    Other options of the library have its default values.
 
     References
     ----------

@@ -396,7 +396,7 @@ class OperatorRegressor(OperatorParameters, CallbackSupportMixin, MeasuresCost, 
         return tags
 
     # ------------------------------------------------------------------ other runtimes
-    def export(self, path: PathOrStr, X: Any = None, *, batch_size: int | None = None) -> None:
+    def export(self, path: PathOrStr, X: Any = None, *, params: Any = None, batch_size: int | None = None) -> None:
         """Write network, scalers and base as one graph for other runtimes: ONNX, or a program of `torch.export`.
 
         The graph maps inputs in physical units to outputs in physical units, for one number of points. Scans are
@@ -410,6 +410,8 @@ class OperatorRegressor(OperatorParameters, CallbackSupportMixin, MeasuresCost, 
         X : as in `predict`, or None, default=None
             Samples on the points for which the graph is; required where the fit was on fields. On points that all
             samples share, their coordinates are part of the graph; otherwise these are an input.
+        params : as in `predict`
+            Global parameters beside fields or meshes, where the fit had them.
         batch_size : int or None, default=None
             Number of samples of a call; None for any number.
 
@@ -455,7 +457,7 @@ class OperatorRegressor(OperatorParameters, CallbackSupportMixin, MeasuresCost, 
         """
         check_is_fitted(self)
         with each_warning_once():
-            export_estimator(self, path, X, batch_size)
+            export_estimator(self, path, X, params, batch_size)
 
     # ------------------------------------------------------------------ derivatives
     def gradient(

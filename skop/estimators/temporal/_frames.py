@@ -153,10 +153,12 @@ class BaseFrameRegressor(MeasuresCost, WrappingRegressor):
         return [self._as_series(part, [series.times for series in mean]) for part in found]
 
     def _split(self, predictions: Predictions, places: FieldSet) -> FieldSet:
-        """Return predictions with each frame as a sample."""
-        fields = super()._restore(predictions, places, None)
-        frames = [frame for values in fields.to_list() for frame in np.split(values, self.n_frames_, axis=-1)]
-        return join_frames(repeat_samples(fields, self.n_frames_), frames)
+        """Return predictions with each frame as a sample, in the order of time."""
+        fields, count = super()._restore(predictions, places, None), self.n_frames_
+        order = np.argsort(getattr(self, "times_", np.arange(count)), kind="stable")
+        parts = [np.split(values, count, axis=-1) for values in fields.to_list()]
+        frames = [part[k] for part in parts for k in order]
+        return join_frames(repeat_samples(fields, count), frames)
 
     def _as_series(self, meshes: list[Any], times: list[FloatArray]) -> list[MeshSeries]:
         """Group meshes of all frames by runs."""

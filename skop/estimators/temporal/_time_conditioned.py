@@ -6,12 +6,14 @@ import copy
 import re
 import warnings
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from numbers import Integral
 from typing import Any, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from skop._sklearn_compat import HasMethods, Interval, StrOptions, fit_context
 from skop._typing import FloatArray
@@ -26,6 +28,7 @@ from skop.data import (
     read_frames,
     refuse_mask,
 )
+from skop.data.forms.series import numbers_of_times
 from skop.estimators._field import restored_on_failure
 from skop.estimators._parts import by_chunks
 from skop.estimators.temporal._frames import BaseFrameRegressor, join_frames, repeat_samples
@@ -34,8 +37,10 @@ from skop.training import DIRECT_TRAINING, TrainingPlan
 
 __all__ = ["TimeConditionedRegressor"]
 
-#: Difference of times that counts as rounding of the times in files, as a fraction of their range.
-_EQUAL_TIMES = 1e-6
+#: Two times are one up to this part of the gap to the nearest other time. A gap, unlike a range or the times
+#: themselves, has the size of what must be told apart, wherever time starts and however many decades it spans. Times in
+#: files, of six digits or in single precision, are rounded by less for up to 200 equal steps from 0.
+_EQUAL_TIMES = 1e-3
 
 
 class TimeConditionedRegressor(BaseFrameRegressor):
@@ -188,12 +193,17 @@ class TimeConditionedRegressor(BaseFrameRegressor):
             "components": tuple(samples.components.items()),
             "times": self._series_times(runs),
         }
-        if not own and not form_of(X).on_meshes:
+        if own:
+            return self._reread_inputs(runs), targets
+        if not form_of(X).on_meshes:
             mesh = samples.meshes[0]
             cells = tuple((block.type, block.data) for block in mesh.cells)
             self.series_["mesh"] = copy.deepcopy({"points": mesh.points, "cells": cells})
             return X, targets
-        return self._reread_inputs(runs) if own else self._series_inputs(find_runs(X)), targets
+        runs = find_runs(X)
+        if len(runs[0].times) > 1:
+            self.series_["input_times"] = runs[0].times
+        return self._series_inputs(runs), targets
 
     def _reread_inputs(self, runs: list[MeshRun]) -> FieldSet:
         """Read the inputs of runs that have been read before, with a warning for what is wrong with their meshes."""
@@ -203,8 +213,35 @@ class TimeConditionedRegressor(BaseFrameRegressor):
 
     def _series_inputs(self, runs: list[MeshRun]) -> FieldSet:
         """Read the inputs in the first frames of runs."""
+        for run in runs:
+            self._check_start(run)
+        return self._frames_of_inputs(runs, 1)
+
+    def _frames_of_inputs(self, runs: list[MeshRun], n_frames: int) -> FieldSet:
+        """Read the input fields in the first frames of runs, with the frames as channels."""
         held = self.series_
-        return read_frames(runs, held["input_fields"], n_frames=1, cell_data=held["cell_data"], axes=held["axes"])[0]
+        options = {"n_frames": n_frames, "cell_data": held["cell_data"], "axes": held["axes"]}
+        return read_frames(runs, held["input_fields"], **options)[0]
+
+    def _check_start(self, run: MeshRun) -> None:
+        """Raise an error for a run whose inputs change in time, and are those of another time than in the fit."""
+        # Inputs in series beside those of the targets can have other times.
+        times, names = self.series_.get("input_times", self.series_["times"]), self.series_["input_fields"]
+        # The number in the name of a single file need not be a time.
+        if len(run.times) == 1 or not names or _places_of(run.times[:1], times, times) == [0]:
+            return
+        with warnings.catch_warnings(), suppress(FieldDataError):
+            warnings.simplefilter("ignore", SkopWarning)
+            frames = self._frames_of_inputs([run], len(run.times)).to_list()[0]
+            first, *others = np.split(np.asarray(frames), len(run.times), axis=-1)
+            if all(np.array_equal(first, other, equal_nan=True) for other in others):
+                return
+        raise FieldDataError(
+            f"{run.name} starts at time {float(run.times[0])}, the runs of the fit at {float(times[0])}. Inputs "
+            f"({', '.join(names)}) are taken from the first frame, and are not the same in all frames, so that they "
+            "would be those of another time. Pass the run from its start on, at the times of the fit, or the mesh of "
+            "its start alone."
+        )
 
     def _open_scored_series(self, X: Any, y: Any) -> tuple[Any, FieldSet]:
         """Read the inputs in the first frames of runs, and the targets in all frames."""
@@ -236,11 +273,13 @@ class TimeConditionedRegressor(BaseFrameRegressor):
 
     def _predicted_times(self, run: MeshRun) -> tuple[FloatArray, list[int | None]]:
         """Return the times of the prediction, and the numbers of the frames of the run at these times."""
-        fitted, known = self.series_["times"], run.times
-        if len(known) == 1 and _places_of(known, fitted[:1], np.ptp(fitted)) == [None]:
-            # A single frame counts as the first of a run: the number in the name of its file need not be a time.
-            known = known[:0]
-        return self.times_, _places_of(self.times_, known, np.ptp(fitted))
+        fitted, times = self.series_["times"], np.sort(self.times_)
+        if len(run.times) > 1:
+            return times, _places_of(times, run.times, fitted)
+        # A single frame counts as the first of a run: the number in the name of its file need not be a time.
+        has_truth = _places_of(run.times, fitted, fitted) == [0]
+        places = _places_of(times, fitted, fitted)
+        return times, [0 if has_truth and place == 0 else None for place in places]
 
     # ------------------------------------------------------------------ times
     def _stated_times(self) -> FloatArray | None:
@@ -274,15 +313,17 @@ class TimeConditionedRegressor(BaseFrameRegressor):
         params : as in `fit`
             Global parameters of the trajectories.
         times : array-like of shape (n_times,) or None, default=None
-            Times of the frames, in the unit of the fit; None gives the times of the fit.
+            Times of the frames, in the unit of the fit; None gives the times of the fit. A `skop.data.MeshSeries` has
+            its frames in the order of time, whatever the order here.
 
         Returns
         -------
         ndarray, list, FieldSet, (coords, fields), list of meshes, or list of MeshSeries
             Predictions in the form of the y of the fit, with ``n_times * c`` channels. For time series of meshes one
             `skop.data.MeshSeries` for each run; a mesh of a list counts as the first frame of a run. Files in a folder
-            whose names differ in the last number only are the frames of one run, of which the first is used. On
-            other meshes a frame at a time of the fit has its names of then. Other frames are called by their time:
+            whose names differ in the last number only are the frames of one run, of which the first is used. A run of
+            several frames has to start at the time of the fit, unless its inputs are the same in all frames. On other
+            meshes a frame at a time of the fit has its names of then. Other frames are called by their time:
             ``"u_0.25"`` where those of the fit are ``"u_0"`` and ``"u_0.5"`` at these times, otherwise
             ``"u_t_0.25"``, by what names such as ``"u_1"`` have in common or by the first of them. If all frames were
             in one field, it has as many components as there are times. If the fields of the fit are no whole frames,
@@ -291,7 +332,7 @@ class TimeConditionedRegressor(BaseFrameRegressor):
         Raises
         ------
         FieldDataError
-            If X has another form than in the fit.
+            If X has another form than in the fit, or its runs start at another time.
         """
         return super(TimeConditionedRegressor, self._at(times)).predict(X, coords, params=params)
 
@@ -329,7 +370,7 @@ class TimeConditionedRegressor(BaseFrameRegressor):
         if n_steps is not None:
             raise FieldDataError("n_steps was given, but the estimator predicts at times; pass times.")
         other = self._at(times)
-        places = _places_of(other.times_, self.times_, float(np.ptp(self.times_)))
+        places = _places_of(other.times_, self.times_, self.times_)
         found = [place for place in places if place is not None]
         if len(found) < len(places):
             given, known = (np.array2string(part, threshold=8) for part in (other.times_, self.times_))
@@ -383,22 +424,42 @@ def _common_times(runs: list[MeshRun]) -> FloatArray:
 def _check_equal_times(run: MeshRun, times: FloatArray, where: str) -> None:
     """Raise an error if the frames of a run are at other times."""
     if not _are_equal(run.times, times):
+        other = ""
+        if len(run.times) == len(times):
+            k = int(_differ(run.times, times).argmax())
+            other = f" (frame {k + 1}: {float(run.times[k])} and {float(times[k])})"
         raise FieldDataError(
             f"{run.name} has {len(run.times)} frames at times {run.times[0]:g} to {run.times[-1]:g}, {where} has "
-            f"{len(times)} at {times[0]:g} to {times[-1]:g}; expected the same times. Cut or interpolate the runs."
+            f"{len(times)} at {times[0]:g} to {times[-1]:g}{other}; expected the same times. Cut or interpolate the "
+            "runs."
         )
 
 
 def _are_equal(found: FloatArray, times: FloatArray) -> bool:
     """Tell whether times are others up to rounding."""
-    return len(found) == len(times) and bool((np.abs(found - times) <= _EQUAL_TIMES * np.ptp(times)).all())
+    return len(found) == len(times) and not _differ(found, times).any()
+
+
+def _differ(found: FloatArray, times: FloatArray) -> NDArray[np.bool_]:
+    """Tell which of as many times differ by more than rounding."""
+    return np.abs(found - times) > np.minimum(_slacks(found), _slacks(times))
+
+
+def _slacks(times: FloatArray) -> FloatArray:
+    """Return the difference up to which another time is the same, for each time; for a single one by its own size."""
+    ordered, places = np.unique(times, return_inverse=True)
+    gaps = np.diff(ordered)
+    nearest = np.minimum(np.append(gaps, np.inf), np.append(np.inf, gaps)) if len(gaps) else np.abs(ordered)
+    return _EQUAL_TIMES * nearest[places]
 
 
 def _check_times(times: Any) -> FloatArray:
     """Check that times are a vector of finite numbers."""
     refuse_mask(times, "times")
     try:
-        array = np.asarray(times, dtype=np.float64)
+        array = numbers_of_times(times)
+    except FieldDataError:
+        raise
     except (TypeError, ValueError):
         array = np.empty(0)
     if array.ndim != 1 or not len(array) or not np.isfinite(array).all():
@@ -409,19 +470,20 @@ def _check_times(times: Any) -> FloatArray:
 def _names_at(names: list[str], fitted: FloatArray, times: FloatArray) -> list[str]:
     """Return the names of a field at some times, by its names at the times of the fit."""
     found = [part for part in (re.fullmatch(r"(.*?)(\d+(?:\.\d+)?)", name) for name in names) if part]
-    stem, by_time = f"{names[0]}_t_", False
+    stem = f"{names[0]}_t_"
     if len(found) == len(names) and len({part[1] for part in found}) == 1 and found[0][1]:
-        slack = _EQUAL_TIMES * float(np.ptp(fitted))
-        by_time = bool((np.abs([float(part[2]) for part in found] - fitted) <= slack).all())
+        by_time = _are_equal(np.array([float(part[2]) for part in found]), fitted)
         stem = found[0][1] if by_time else f"{found[0][1].rstrip('_-. ')}_t_"
-    held = _places_of(times, fitted, float(np.ptp(fitted)))
+    held = _places_of(times, fitted, fitted)
     return [f"{stem}{time:.10g}" if k is None else names[k] for time, k in zip(times, held, strict=True)]
 
 
-def _places_of(times: FloatArray, known: FloatArray, extent: float) -> list[int | None]:
-    """Return where times are among known ones, to a small part of an extent; None for those that are not."""
-    is_same = np.abs(times[:, np.newaxis] - known) <= _EQUAL_TIMES * extent
-    return [int(row.argmax()) if row.any() else None for row in is_same]
+def _places_of(times: FloatArray, known: FloatArray, fitted: FloatArray) -> list[int | None]:
+    """Return where times are among known ones, none of which stands for two times of the fit; None for others."""
+    nearest, nearest_fitted = (np.abs(times[:, np.newaxis] - part).argmin(axis=1) for part in (known, fitted))
+    slack = np.minimum(_slacks(known)[nearest], _slacks(fitted)[nearest_fitted])
+    is_same = np.abs(times - known[nearest]) <= slack
+    return [int(place) if same else None for place, same in zip(nearest, is_same, strict=True)]
 
 
 def _with_times(inputs: FieldSet, times: Any, *, table: bool) -> FieldSet:

@@ -16,7 +16,7 @@ from sklearn.base import clone
 from sklearn.frozen import FrozenEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from skop._sklearn_compat import HasMethods, Interval, StrOptions, fit_context
+from skop._sklearn_compat import HasMethods, Interval, StrOptions, final_regressor, fit_context
 from skop._typing import FloatArray, IntArray
 from skop.data import FieldSet, Predictions, TrainingData, is_mesh_series, split_series
 from skop.estimators._field import FieldRegressor, restored_on_failure
@@ -405,7 +405,7 @@ class ConformalRegressor(WrappingRegressor):
     # ------------------------------------------------------------------ frames, and time series of meshes
     def _predicts_frames(self) -> Any:
         """The fitted estimator of frames, with X and y in the form of this one; None if there is none."""
-        fitted = _frame_estimator(getattr(self, "estimator_", None))
+        fitted = _frame_estimator(final_regressor(getattr(self, "estimator_", None))[0])
         if fitted is None:
             return None
         frames = copy.copy(fitted)
