@@ -100,7 +100,8 @@ class ScaleSearch:
         spacings = [_spacing(column) for column in self.points[:, : self.n_params].T]
         low = np.append(np.log(np.maximum(spacings, TINY)), np.full(len(heads) - self.n_params, -np.inf))
         start[:-2] = np.maximum(start[:-2], low)
-        bounds = [(max(value - 4, least), value + 5) for value, least in zip(start[:-2], low, strict=True)]
+        # A parameter that does not matter counts up to the rounding of the system, also with a large scale.
+        bounds = [(max(value - 4, least), value + 12) for value, least in zip(start[:-2], low, strict=True)]
         bounds += [(np.log(1e-13 * n), np.log(10.0 * n)), (-15, 10)]
         options = {"maxiter": _STEPS, "ftol": _SMALL_STEP}
         # The search ends by steps relative to the value where this is above 1, and so by the unit of the targets.
