@@ -335,8 +335,6 @@ UNUSABLE_DATA = [
     (["run_*.vtu", "--target", "stress", "--set", "base__n_components=3"], "base__n_components is a parameter of"),
     (["flow.npz"], "no array of targets by a known name; choose by --y from: a (12, 5, 4), p (12, 5, 4)"),
     (["flow.npz", "--y", "q"], "has no array 'q'; it holds: a (12, 5, 4), p (12, 5, 4)"),
-    (["long.npz"], "y has shape (12, 5, 20) and X (12, 5, 1): its last axis is taken for points, since it is longer"),
-    (["long.npz"], "If it holds channels, such as frames, pass --channels last"),
     (["flow.npz", "run_0.vtu"], "2 files with a .npz file; pass it alone"),
     # What would give wrong numbers in silence: another array, a copy of the target, an input less.
     (["names.npz"], "names.npz holds x and a; say which by --x from: x (12, 5, 4), a (12, 5, 4), u (12, 5, 4)"),
@@ -366,7 +364,6 @@ def test_data_that_cannot_be_used_are_one_line(study, monkeypatch, capsys, subte
     (folder / "inputs.csv").write_text("name,load\n" + "\n".join(f"case_{n}.inp,{n}" for n in range(12)))
     (folder / "text.csv").write_text("name,load\n" + "\n".join(f"run_{number},high" for number in range(12)))
     np.savez(folder / "flow.npz", a=np.zeros((12, 5, 4)), p=np.zeros((12, 5, 4)))
-    np.savez(folder / "long.npz", X=np.zeros((12, 5, 1)), y=np.zeros((12, 5, 20)))
     np.savez(folder / "names.npz", x=np.zeros((12, 5, 4)), a=np.ones((12, 5, 4)), u=np.ones((12, 5, 4)))
     widths = ['"1,5"' if number == 3 else str(number) for number in range(9)]
     rows = "\n".join(f"m{number},{width},{number}" for number, width in enumerate(widths))

@@ -595,8 +595,6 @@ def _read_table(path: Path, choice: Choice) -> Samples:
 
 def _read_arrays(path: Path, choice: Choice) -> Samples:
     """Read the arrays of a file."""
-    import numpy as np
-
     from skop.data.forms.files import read_arrays
 
     _refuse_options(choice, ("params", "targets", "inputs", "columns"), path.suffix, from_user=choice.needs_targets)
@@ -605,14 +603,6 @@ def _read_arrays(path: Path, choice: Choice) -> Samples:
         path, names, choice.channels, needs_targets=choice.needs_targets, chosen_by=_CHOSEN_BY,
         say=lambda text: click.echo(text, err=True),
     )  # fmt: skip
-    # Arrays (n, *points, channels), where y has the points of X and a long axis before one of a single channel.
-    points = X.shape[1:-1] if choice.channels == "auto" and isinstance(X, np.ndarray) else ()
-    fits = isinstance(y, np.ndarray) and y.shape[1:-2] == points
-    if points and fits and y.shape[-1] == 1 and y.shape[-2] > 16:
-        raise click.UsageError(
-            f"y has shape {y.shape[:-1]} and X {X.shape}: its last axis is taken for points, since it is longer than "
-            "16, but X has no such points. If it holds channels, such as frames, pass --channels last"
-        )
     return Samples(X, y, tuple(f"sample {row}" for row in range(len(X))), (path,))
 
 

@@ -352,6 +352,19 @@ def test_files_of_arrays_are_what_they_hold(folder):
         np.testing.assert_array_equal(samples.y, arrays[0][1])
 
 
+@pytest.mark.parametrize("points", [(30,), (6, 5)])
+def test_on_the_points_of_X_any_number_of_channels_is_one(folder, points):
+    """20 frames of a field; without X on the same points, an axis of 20 is one of points."""
+    rng = np.random.default_rng(0)
+    X, y = rng.random((12, *points, 1)), rng.random((12, *points, 20))
+    written("frames.npz", X=X, y=y)
+    np.testing.assert_array_equal(pod().fit("frames.npz").predict("frames.npz"), pod().fit(X, y).predict(X))
+    assert read_samples(["frames.npz"], Choice()).y.shape == y.shape
+    assert read_samples(["frames.npz"], Choice(channels="none")).y.shape == (*y.shape, 1)
+    written("bare.npz", X=y, y=y)
+    assert read_samples(["bare.npz"], Choice()).X.shape == (*y.shape, 1)
+
+
 def test_files_hold_points_and_parameters_too(folder):
     X, y, scalars = data_of("shared")
     written("a.npz", coords=X.coords, X=X.values, y=y.values, params=scalars)

@@ -209,7 +209,10 @@ def _arranged(arrays: Mapping[str, Any], channels: str, chosen_by: Mapping[str, 
     if coords is None:
         if params is not None and x is not None:
             raise ChoiceError(f"parameters beside fields need the points of the fields: {chosen_by['points']}")
-        return _with_channels(params if x is None else x, channels), _with_channels(y, channels)
+        x = _with_channels(params if x is None else x, channels)
+        # On the points of X, what is left is channels, such as frames, however many.
+        has_channels = channels == "auto" and y is not None and 2 < y.ndim == x.ndim and y.shape[:-1] == x.shape[:-1]
+        return x, y if has_channels else _with_channels(y, channels)
     x = _on_points(x, coords)
     y = y if y is None or y.ndim == 1 else _on_points(y, coords)
     if y is not None and y.ndim > 2:
