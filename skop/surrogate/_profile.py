@@ -20,9 +20,19 @@ import numpy as np
 
 from skop._optional import import_optional
 from skop._typing import FloatArray, IntArray
-from skop.data import Extremes, TrainingData, boxes
+from skop.data import Extremes, FieldSet, TrainingData, boxes
 
-__all__ = ["Finding", "Profile", "far_numbers", "in_order", "is_even_in_logarithms", "labels_of", "odd_sizes"]
+__all__ = [
+    "BETWEEN_VALUES",
+    "Finding",
+    "Profile",
+    "coarse_design",
+    "far_numbers",
+    "in_order",
+    "is_even_in_logarithms",
+    "labels_of",
+    "odd_sizes",
+]
 
 #: Number of samples from which one is compared with the others, and from which ranges and unusual samples say
 #: something: with 5 to 9 samples, ranges of a design have false alarms in 11 to 19 % of predictions, not in 4 %.
@@ -52,6 +62,14 @@ _GAP = 2.0
 _FAR = {"problem": 100.0, "notice": 6.0}
 #: Relative difference up to which a parameter is a result, which a table may hold with four digits.
 _RESULT = 5e-4
+#: Samples are a factorial design if there are up to this many combinations of their values for each of them, or if a
+#: parameter has three to five values, each in so many samples.
+_COMBINATIONS, _VALUES, _EACH = 2, (3, 5), 8
+#: What such a design does not tell.
+BETWEEN_VALUES = (
+    "errors between them are in no residual, and can be far larger. Unless there is nothing between, as between "
+    "numbers of materials, add samples at random values."
+)
 #: Distance of a point from the centre, in those that most points keep, from which it is a reference point; and the part
 #: that counts as most. Reference points are single ones at 10 to 1000 lengths of a part.
 _LONE = (10.0, 0.95)
@@ -252,6 +270,18 @@ def _relative_difference(one: Any, two: Any) -> float:
     return float(np.linalg.norm(one - two)) / size if size else 0.0
 
 
+def coarse_design(inputs: FieldSet) -> str:
+    """Tell in words that samples share a few values of parameters, so that none shows errors between these."""
+    if inputs.params is None or inputs.n_channels or not inputs.shared_coords:
+        return ""
+    counts = {number: len(np.unique(column)) for number, column in enumerate(np.asarray(inputs.params).T)}
+    counts = {number: count for number, count in counts.items() if count > 1}
+    if len(counts) > 1 and np.prod(list(counts.values()), dtype=float) <= _COMBINATIONS * len(inputs):
+        return f"samples are a factorial design of {' x '.join(map(str, counts.values()))} values of the parameters"
+    few = [n for n, count in counts.items() if _VALUES[0] <= count <= min(_VALUES[1], len(inputs) // _EACH)]
+    return f"samples share {counts[few[0]]} values of parameter {few[0]}" if few else ""
+
+
 # ---------------------------------------------------------------------- findings
 class Profile:
     """Statistics of the samples of a fit, and findings on them; names of the columns of a table, and of samples."""
@@ -314,6 +344,8 @@ class Profile:
     def findings(self) -> list[Finding]:
         """Problems, and what may be meant."""
         found = self.problems() + ([] if self.is_table else self._lone_points())
+        if words := coarse_design(self.inputs):
+            found.append(Finding("notice", f"{words}: errors that a fit tells hold for these values; {BETWEEN_VALUES}"))
         known = {name for finding in found for name in finding.samples}
         for column in self.columns:
             low, mean, high, _ = column.summary

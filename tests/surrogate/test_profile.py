@@ -313,6 +313,16 @@ def test_parameters_that_vary_one_at_a_time_are_named():
         assert not said(rows, rows.sum(axis=1) + rng.random(len(rows)))
 
 
+def test_a_factorial_design_is_mentioned():
+    """Leave-one-out errors are those at its values: of 81 combinations 0, of new samples 2 %."""
+    rows = np.stack(np.meshgrid(*[np.linspace(0, 1, 3)] * 4), axis=-1).reshape(-1, 4)
+    (finding,) = Profile(read(rows, np.sin(rows).sum(axis=1))).findings()
+    assert finding.level == "notice"
+    assert str(finding).startswith("samples are a factorial design of 3 x 3 x 3 x 3 values of the parameters")
+    rows = RANDOM.random((81, 4))
+    assert not Profile(read(rows, np.sin(rows).sum(axis=1))).findings()
+
+
 def test_rows_of_one_run_are_named_unless_groups_are_given():
     """Errors of rows whose run is in the fit say nothing of new runs."""
     rng = np.random.default_rng(1)

@@ -42,14 +42,12 @@ from skop.estimators.uncertainty._scores import (
 )
 from skop.exceptions import FieldDataError, each_warning_once, warn
 from skop.surrogate._predictions import combined, each_part
+from skop.surrogate._profile import BETWEEN_VALUES, coarse_design
 
 __all__ = ["ConformalRegressor"]
 
 KNOWN["FrozenEstimator"] = FrozenEstimator
 
-#: Samples are a factorial design if there are up to this many combinations of their values for each of them, or if a
-#: parameter has three to five values, each in so many samples.
-_COMBINATIONS, _VALUES, _EACH = 2, (3, 5), 8
 #: Attributes that scikit-learn stores of a table X.
 _COLUMNS = ("n_features_in_", "feature_names_in_")
 
@@ -262,7 +260,8 @@ class ConformalRegressor(WrappingRegressor):
             read = self._read(X, y, params=params, sample_weight=sample_weight, groups=groups)
             data, weight, labels, used = used_samples(read, sample_weight, groups)
             self._check_steps(data.spec.is_table or data.spec.is_fieldset, data.spec)
-            _warn_of_factorial_design(data.inputs)
+            if words := coarse_design(data.inputs):
+                warn(f"{words}. Bands hold for new samples with these values; {BETWEEN_VALUES}")
             if labels is None and (self.method != "cv+" or isinstance(self.cv, Integral)):
                 labels = groups_of_repeats(data.inputs, nearly=True)
             samples = Samples(data.inputs, data.targets, data.spec, weight, checkpoint_dir, labels, self._columns)
@@ -521,25 +520,6 @@ def _reader_of_series(estimator: Any, X: Any, y: Any, params: Any) -> Any:
         # Runs may have more frames than the fitted estimator predicts.
         reader.n_steps = frames.n_frames_
     return reader
-
-
-def _warn_of_factorial_design(inputs: FieldSet) -> None:
-    """Warn if samples share a few values of parameters, so that none shows errors between these."""
-    if inputs.params is None or inputs.n_channels or not inputs.shared_coords:
-        return
-    counts = {number: len(np.unique(column)) for number, column in enumerate(np.asarray(inputs.params).T)}
-    counts = {number: count for number, count in counts.items() if count > 1}
-    words = ""
-    if len(counts) > 1 and np.prod(list(counts.values()), dtype=float) <= _COMBINATIONS * len(inputs):
-        words = f"samples are a factorial design of {' x '.join(map(str, counts.values()))} values of the parameters"
-    elif few := [n for n, count in counts.items() if _VALUES[0] <= count <= min(_VALUES[1], len(inputs) // _EACH)]:
-        words = f"samples share {counts[few[0]]} values of parameter {few[0]}"
-    if words:
-        warn(
-            f"{words}. Bands hold for new samples with these values; errors between them are in no residual, and can "
-            "be far larger. Unless there is nothing between, as between numbers of materials, add samples at random "
-            "values."
-        )
 
 
 def _at_times(estimator: Any, series: dict[str, Any]) -> Any:
