@@ -618,12 +618,14 @@ class ModelSearch:
         samples, regressor, params = self.samples, model.regressor, self.samples.params
         lowest, found, targets = self.lowest.copy(), regressor.left_out, coefficients[:, : regressor.left_out.shape[1]]
         groups = np.arange(len(params)) if samples.groups is None else samples.groups
-        for column in np.flatnonzero(model.reads_logarithms & (lowest > 0) & (params.min(axis=0) > 0)):
-            values = params[:, column]
-            out = groups == groups[values.argmin()]
-            turns = self.lowest.copy()
-            turns[column] = _turn_of(values[~out].min(), values.max()) if not out.all() else 0.0
-            is_below = out & (values < turns[column])
+        ends = np.flatnonzero(model.reads_logarithms & (lowest > 0) & (params.min(axis=0) > 0))
+        for row in np.unique(params[:, ends].argmin(axis=0)):
+            out, turns = groups == groups[row], self.lowest.copy()
+            if out.all():
+                continue
+            turns[ends] = _turn_of(params[~out][:, ends].min(axis=0), params[:, ends].max(axis=0))
+            is_low = out[:, np.newaxis] & (params < turns)
+            is_below = is_low.any(axis=1)
             if not is_below.any():
                 continue
             # A fit to a prediction without samples is the fit without them.
@@ -632,7 +634,7 @@ class ModelSearch:
             points = samples.points(replace(model, lowest=turns))[is_below]
             residuals = targets[is_below] - others.predict(points)
             if np.linalg.norm(regressor.left_out[is_below]) < _EXACT * np.linalg.norm(residuals):
-                lowest[column] *= ROUNDING
+                lowest[is_low.any(axis=0)] *= ROUNDING
                 continue
             found = found.copy()
             found[is_below] = residuals
