@@ -295,6 +295,26 @@ def test_below_all_samples_near_zero_the_told_errors_grow(law):
     assert np.mean(inside) > 0.5
 
 
+@pytest.mark.parametrize("counts", [(2, 2, 2), (2, 2, 2, 2), (3, 3), (3, 3, 3), (4, 4, 4), (10, 3), (10, 2), (3, 4, 5)])
+def test_standard_deviations_grow_between_the_values_of_a_design(counts):
+    """Residuals on a design can be zero, since all other samples together know each one."""
+    axes = [np.linspace(0.0, 1.0, count) for count in counts]
+    rows = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, len(counts))
+    new = np.random.default_rng(0).random((400, len(counts)))
+    laws = [
+        lambda x: np.sin(3 * x[:, 0]) + 2 * x[:, 1] * x[:, -1] + x[:, 1] ** 2,
+        lambda x: np.exp(2 * x[:, 0] + x[:, 1]) / (1 + x[:, -1]),
+        lambda x: np.maximum(x[:, 0] + x[:, 1] - 1.1, 0) + 0.3 * x[:, -1] ** 2,
+    ]
+    for law in laws:
+        model = PODRegressor().fit(rows, law(rows))
+        found, spread = model.predict(new, return_std=True)
+        error = np.abs(found - law(new))
+        assert np.mean((error < 2 * spread) | (error < 1e-9)) > 0.7
+        # At the values themselves nothing is added.
+        assert model.predict(rows, return_std=True)[1].mean() < 0.5 * spread.mean()
+
+
 def test_parameters_that_do_not_matter_are_left_out_as_by_the_likeliest_process():
     """With leave-one-out errors alone, and length scales of a limited size, it was five times the error and more."""
     law = lambda x: np.sin(4 * x[:, 0]) + x[:, 1] ** 2 * x[:, 2]  # noqa: E731

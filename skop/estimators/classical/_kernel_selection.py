@@ -32,7 +32,7 @@ from skop.estimators.classical._kernel_models import (
 )
 from skop.estimators.classical._length_scales import ScaleSearch, geometric_mean, root_of
 
-__all__ = ["Found", "Selection", "between_ends"]
+__all__ = ["Found", "Selection", "between_ends", "between_values"]
 
 #: Number of inducing samples of a kernel where there are more than `MOST_EXACT`.
 _INDUCING = 1500
@@ -142,12 +142,13 @@ class Selection:
         self.weights = np.where(self._inside, weights, 0.0)
         self.narrow(targets, error, each)
         levels = [np.unique(column, return_inverse=True)[1] for column in points[:, :n_params].T]
-        # Parameters whose values samples share: two or three of these, or enough to leave whole ones out.
-        shared = {place: held for place, held in enumerate(levels) if 0 < held.max(initial=0) < len(points) // 2}
+        #: Parameters whose values samples share, and the numbers of these values.
+        self.shared = {n: held for n, held in enumerate(levels) if 0 < held.max(initial=0) < len(points) // 2}
+        # There are two or three values, or enough to leave whole ones out.
         # Two values beside parameters of many are a flag or a category, of which none lies between.
-        fewest = 2 if len(shared) == points.shape[1] else 3
-        self._few_values = [place for place, held in shared.items() if fewest <= held.max() + 1 < _FEWEST_LEVELS]
-        self._levels = [held for held in shared.values() if held.max() + 1 >= _FEWEST_LEVELS]
+        fewest = 2 if len(self.shared) == points.shape[1] else 3
+        self._few_values = [place for place, held in self.shared.items() if fewest <= held.max() + 1 < _FEWEST_LEVELS]
+        self._levels = [held for held in self.shared.values() if held.max() + 1 >= _FEWEST_LEVELS]
         self._has_repeats = groups is None and len(np.unique(points, axis=0)) < len(points)
         self._trials: dict[str, list[Trial]] = {}
         # Samples in an order that does not depend on the caller's, of which every k-th is taken.
@@ -465,11 +466,7 @@ class Selection:
 
     def _values_within(self, samples: IntArray) -> list[list[IntArray]]:
         """For each parameter with shared values, the samples of each one but the ends, as `same_sizes` groups them."""
-        found = []
-        for numbers in (held[samples] for held in self._levels):
-            ends = numbers.min(), numbers.max()
-            parts = [rows[~np.isin(numbers[rows[:, 0]], ends)] for rows in same_sizes(numbers)]
-            found.append([rows for rows in parts if len(rows)])
+        found = [_within(held[samples]) for held in self._levels]
         # Where a few of the samples do not share values, the error without one sample says all.
         return [parts for parts in found if parts]
 
@@ -618,6 +615,49 @@ def between_ends(points: FloatArray) -> Any:
     return found if found.sum() > 1 else np.ones_like(found)
 
 
+def between_values(
+    selection: Selection, system: System | None, model: KernelModel
+) -> list[tuple[int, FloatArray, FloatArray]]:
+    """Errors of a model between the values of parameters that samples share.
+
+    The errors are those without all samples of a value. With two or three values they are the half of what predictions
+    differ between neighbours: a curve that only rises, or only falls, is nowhere farther from a straight line.
+
+    Parameters
+    ----------
+    selection : Selection
+        Search that has found the model.
+    system : System
+        System of the model.
+    model : KernelModel
+        The model.
+
+    Returns
+    -------
+    list of tuple of (int, ndarray of shape (l,), ndarray of shape (k, r))
+        Number of each parameter, its values, and errors of the targets half-way between these.
+    """
+    few, points, found = selection.few, selection.points, []
+    share = len(few) / len(points)
+    assert system is not None
+    if share < 1:
+        system = selection._system_of_some(system.kernel, few)
+    targets = selection.targets[few, : len(model.penalties)]
+    for place, numbers in selection.shared.items():
+        values = np.unique(points[:, place])
+        if len(values) < _FEWEST_LEVELS:
+            lower = points[few[points[few, place] < values[-1]]]
+            higher = lower.copy()
+            higher[:, place] = values[np.searchsorted(values, lower[:, place]) + 1]
+            found.append((place, values, 0.5 * (model.predict(higher) - model.predict(lower))))
+        elif parts := _within(numbers[few]):
+            residuals = system.leaving_out(parts).left_out(system.project(targets), share * model.penalties)[1]
+            rows = np.concatenate([part.ravel() for part in parts])
+            errors = np.where(np.isfinite(residuals), system.kernel.handicap * residuals, targets)[rows]
+            found.append((place, values, errors))
+    return found
+
+
 def farthest_points(points: FloatArray, count: int) -> IntArray:
     """Indices (up to count) of points (n, d), of which each is the farthest from those before it, from the middle on.
 
@@ -646,6 +686,13 @@ def _most_probable(errors: FloatArray, squares: FloatArray, diagonal: FloatArray
     values = len(diagonal) * np.log(sizes) - np.log(diagonal + TINY).sum(axis=0)
     is_good = np.isfinite(values) & (errors <= _EQUIVALENT * errors.min())
     return int(np.argmin(np.where(is_good, values, np.inf))) if is_good.any() else int(np.argmin(errors))
+
+
+def _within(numbers: IntArray) -> list[IntArray]:
+    """Samples of each number but the least and the largest, as `same_sizes` groups them."""
+    ends = numbers.min(), numbers.max()
+    parts = [rows[~np.isin(numbers[rows[:, 0]], ends)] for rows in same_sizes(numbers)]
+    return [rows for rows in parts if len(rows)]
 
 
 def _first(trial: Trial) -> float:

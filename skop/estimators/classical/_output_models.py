@@ -18,7 +18,7 @@ from skop.data import Predictions, Targets
 from skop.estimators._weights import weight_option
 from skop.estimators.classical._components import Decomposition, mean_of, of_others, variance_of
 from skop.estimators.classical._kernel_models import ROUNDING, TINY, KernelModel
-from skop.estimators.classical._kernel_selection import Selection, between_ends
+from skop.estimators.classical._kernel_selection import Selection, between_ends, between_values
 from skop.estimators.classical._target_rows import TargetRows, errors_of_outputs
 from skop.estimators.files._file_checks import Held, checks, is_array
 from skop.estimators.files._persistence import KNOWN
@@ -90,6 +90,9 @@ class OutputModel:
         either side, since the exponential of what grows beyond it has no bound. None without logarithms.
     among : tuple of (ndarray of int) or None
         Numbers of the channels and scalars that its components hold, where it predicts some of these; None if all.
+    between : sequence of tuple of (int, ndarray of shape (l,), ndarray of shape (P * c + s,))
+        Parameters whose values samples share, these values as it reads them, and the mean square of the errors half-way
+        between two of these.
     """
 
     channels: IntArray
@@ -109,6 +112,7 @@ class OutputModel:
     bounds: FloatArray | None = None
     among: Outputs | None = None
     lowest: FloatArray | None = None
+    between: Sequence[Any] = ()
 
     @property
     def outputs(self) -> Outputs:
@@ -233,6 +237,12 @@ class OutputModel:
         factor = np.divide(together, apart, out=np.ones_like(apart), where=apart > 0)
         n = len(standard)
         variances = factor * (np.maximum(model.variances(points), 0.0) @ components**2)
+        # The error of a line between two values is a parabola.
+        for place, values, squares in self.between:
+            ends = np.clip(np.searchsorted(values, points[:, place]), 1, len(values) - 1)
+            low, high = values[ends - 1], values[ends]
+            part = (points[:, place] - low) / (high - low)
+            variances = variances + (4 * part * (1 - part))[:, np.newaxis] ** 2 * squares
         found = np.sqrt(variances + self.rest_variance * (n + 1) / max(n - 1, 1)) * self.units
         if self.bounds is not None:
             # The deviation of a logarithm is relative.
@@ -600,6 +610,10 @@ class ModelSearch:
         model.lowest, residuals = self._near_zero(model, found.system, parts.coefficients)
         model.basis = parts.basis(model.regressor.left_out.shape[1])
         components = model.basis.components_
+        model.between = [
+            (place, values, np.einsum("ij,ij->j", (errors.T @ errors / len(errors)) @ components, components))
+            for place, values, errors in between_values(selection, found.system, model.regressor)
+        ]
         held = parts.variances[: len(components)] @ components**2
         weighted = parts.centred if samples.weight is None else samples.weight[:, np.newaxis] * parts.centred
         whole = np.einsum("ij,ij->j", weighted, parts.centred) / len(points)
@@ -761,4 +775,16 @@ def _check_output_model(held: Held) -> None:
     basis = held.part("basis", "Basis")
     held.array("rest_variance", len(basis.mean_), finite=False, optional=True)
     bounds = held.array("bounds", 2, len(basis.mean_), optional=True)
+    _check_between(held, n_params, len(basis.mean_))
     held.need((bounds is not None) == held.get("learns_logarithms"), "bounds", "the range of logarithms")
+
+
+def _check_between(held: Held, n_params: int, n_values: int) -> None:
+    """Check the errors between shared values of parameters from a file."""
+    parts = held.get("between")
+    held.need(isinstance(parts, list | tuple), "between", "a list")
+    for part in parts:
+        is_known = isinstance(part, tuple) and len(part) == 3 and part[0] in range(n_params)
+        is_known = is_known and is_array(part[1], (None,)) and is_array(part[2], (n_values,))
+        is_sorted = is_known and len(part[1]) > 1 and bool((np.diff(part[1]) > 0).all())
+        held.need(is_sorted, "between", "parameters, their sorted values, and squares of errors")

@@ -180,8 +180,10 @@ class PODRegressor(FieldRegressor):
     The standard deviation of ``predict(X, return_std=True)`` is that of a new observation: by a Gaussian process with
     the kernel of the regressor, or with ``"akima"`` by a random walk. It grows with the distance from the training
     samples. It is scaled so that the leave-one-out residuals of the training samples, divided by their standard
-    deviations, have a mean square of 1, times the factor of the leave-one-out error. It does not include errors that no
-    training sample shows: with fewer than 25 samples, some three of four new values lie within two standard deviations.
+    deviations, have a mean square of 1, times the factor of the leave-one-out error. Between the values of a parameter
+    that samples share, the error without all samples of a value comes to it, largest half-way; with two or three
+    values, half of what predictions differ between neighbours. It does not include other errors that no training sample
+    shows: with fewer than 25 samples, some three of four new values lie within two standard deviations.
 
     References
     ----------
