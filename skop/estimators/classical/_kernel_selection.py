@@ -149,7 +149,9 @@ class Selection:
         fewest = 2 if len(self.shared) == points.shape[1] else 3
         self._few_values = [place for place, held in self.shared.items() if fewest <= held.max() + 1 < _FEWEST_LEVELS]
         self._levels = [held for held in self.shared.values() if held.max() + 1 >= _FEWEST_LEVELS]
-        self._has_repeats = groups is None and len(np.unique(points, axis=0)) < len(points)
+        places = np.unique(points, axis=0, return_inverse=True)[1]
+        #: Numbers of the inputs, some of which several samples have; None with groups, or if all differ.
+        self.repeats: IntArray | None = places if groups is None and places.max() + 1 < len(points) else None
         self._trials: dict[str, list[Trial]] = {}
         # Samples in an order that does not depend on the caller's, of which every k-th is taken.
         step = -(-len(points) // _SCREENED)
@@ -206,6 +208,23 @@ class Selection:
             return np.ones(1)
         least = np.min([item.least for item in tried if item.least is not None], axis=0)
         return np.divide(least, own, out=np.ones_like(own), where=own > 0)
+
+    def on_new_inputs(self, system: System | None, penalties: FloatArray) -> FloatArray:
+        """Residuals (n, r) of the targets whose penalties are given, without all samples of the same inputs.
+
+        Samples with the same inputs know each other's targets, up to noise, and nothing of other inputs.
+        """
+        assert system is not None
+        targets, parts = self.targets[:, : len(penalties)], same_sizes(self.repeats)
+        residuals = system.leaving_out(parts).left_out(system.project(targets), penalties)[1]
+        return np.where(np.isfinite(residuals), residuals, targets)
+
+    def told(self, found: Found) -> float:
+        """Error of new samples, which have other inputs."""
+        if self.repeats is None or found.system is None:
+            return found.error
+        residuals = found.system.kernel.handicap * self.on_new_inputs(found.system, found.penalties[:_LEADING])
+        return self.error(residuals, self.all)
 
     def search(self, name: str, *, thorough: bool = False) -> Found | None:
         """Choose the kernel of a kind of model, and its penalties; None where the samples do not suffice.
@@ -497,14 +516,14 @@ class Selection:
         errors, each, outputs, sizes = [], [], [], []
         for residuals in self._by_penalty(system, projected, penalties):
             errors.append(kernel.handicap * self.errors(residuals, self.all))
-            if self._has_repeats:
+            if self.repeats is not None:
                 sizes.append(np.square(residuals).sum(axis=2))
             each.append(kernel.handicap * (self.weights @ np.abs(residuals)))
             if (of_outputs := self.each(residuals)) is not None:
                 outputs.append(kernel.handicap * of_outputs)
         by_penalty = np.concatenate(errors)
         best = int(np.argmin(by_penalty))
-        if self._has_repeats:
+        if self.repeats is not None:
             best = _most_probable(by_penalty, np.concatenate(sizes), system.diagonal(penalties))
         chosen = np.full(self.targets.shape[1], penalties[best])
         least = np.min(np.concatenate(outputs), axis=0) if outputs else None
@@ -616,12 +635,13 @@ def between_ends(points: FloatArray) -> Any:
 
 
 def between_values(
-    selection: Selection, system: System | None, model: KernelModel
+    selection: Selection, system: System | None, model: KernelModel, components: FloatArray
 ) -> list[tuple[int, FloatArray, FloatArray]]:
     """Errors of a model between the values of parameters that samples share.
 
-    The errors are those without all samples of a value. With two or three values they are the half of what predictions
-    differ between neighbours: a curve that only rises, or only falls, is nowhere farther from a straight line.
+    Half-way between two values, the errors are those without all samples of a value, in place of those without one
+    sample. With two or three values they are the half of what predictions differ between neighbours: a curve that only
+    rises, or only falls, is nowhere farther from a straight line.
 
     Parameters
     ----------
@@ -631,11 +651,13 @@ def between_values(
         System of the model.
     model : KernelModel
         The model.
+    components : ndarray of shape (r, P)
+        Rows of which its targets are coefficients.
 
     Returns
     -------
-    list of tuple of (int, ndarray of shape (l,), ndarray of shape (k, r))
-        Number of each parameter, its values, and errors of the targets half-way between these.
+    list of tuple of (int, ndarray of shape (l,), ndarray of shape (P,))
+        Number of each parameter, its values, and the mean squares that come to those of the errors half-way.
     """
     few, points, found = selection.few, selection.points, []
     share = len(few) / len(points)
@@ -649,13 +671,23 @@ def between_values(
             lower = points[few[points[few, place] < values[-1]]]
             higher = lower.copy()
             higher[:, place] = values[np.searchsorted(values, lower[:, place]) + 1]
-            found.append((place, values, 0.5 * (model.predict(higher) - model.predict(lower))))
-        elif parts := _within(numbers[few]):
-            residuals = system.leaving_out(parts).left_out(system.project(targets), share * model.penalties)[1]
-            rows = np.concatenate([part.ravel() for part in parts])
-            errors = np.where(np.isfinite(residuals), system.kernel.handicap * residuals, targets)[rows]
-            found.append((place, values, errors))
+            squares = _mean_squares(0.5 * (model.predict(higher) - model.predict(lower)), components)
+        # Without most of the samples, errors are those of few.
+        elif parts := [part for part in _within(numbers[few]) if 2 * part.shape[1] < len(few)]:
+            rows, penalties = np.concatenate([part.ravel() for part in parts]), share * model.penalties
+            residuals = system.leaving_out(parts).left_out(system.project(targets), penalties)[1]
+            errors = np.where(np.isfinite(residuals), residuals, targets)[rows]
+            squares = _mean_squares(errors, components) - _mean_squares(model.left_out[few][rows], components)
+            squares = system.kernel.handicap**2 * np.maximum(squares, 0.0)
+        else:
+            continue
+        found.append((place, values, squares))
     return found
+
+
+def _mean_squares(errors: FloatArray, components: FloatArray) -> FloatArray:
+    """Mean squares (P,) of errors (k, r) of the coefficients of rows."""
+    return np.asarray(np.einsum("ij,ij->j", (errors.T @ errors / len(errors)) @ components, components))
 
 
 def farthest_points(points: FloatArray, count: int) -> IntArray:

@@ -91,8 +91,8 @@ class OutputModel:
     among : tuple of (ndarray of int) or None
         Numbers of the channels and scalars that its components hold, where it predicts some of these; None if all.
     between : sequence of tuple of (int, ndarray of shape (l,), ndarray of shape (P * c + s,))
-        Parameters whose values samples share, these values as it reads them, and the mean square of the errors half-way
-        between two of these.
+        Parameters whose values samples share, these values as it reads them, and the mean squares by which those of the
+        errors are larger half-way between two of these.
     """
 
     channels: IntArray
@@ -346,7 +346,8 @@ class _Trial:
     """A model, its leave-one-out error, those of all regressors, and the part of its error that outputs could have.
 
     At new values of parameters whose values samples share, errors are `at_new` times as large. `residuals` are those of
-    the model without each sample, where the samples that are left decide from where on logarithms go on by tangents.
+    the model without each sample and others of the same inputs, where the samples that are left decide from where on
+    logarithms go on by tangents; the error has these where none is near zero.
     """
 
     model: OutputModel
@@ -355,6 +356,7 @@ class _Trial:
     gains: FloatArray
     at_new: float
     residuals: FloatArray
+    is_near_zero: bool
 
     def left_out(self, samples: OutputSamples, residuals: FloatArray | None = None) -> Predictions:
         """Predictions of each sample without it, with errors times the factor for the search for length scales."""
@@ -446,7 +448,7 @@ class ModelSearch:
         """
         first = self._trial(self.every, *self.variants[0])
         trials = self._apart(first)
-        if trials == [first] and first.residuals is first.model.regressor.left_out:
+        if trials == [first] and not first.is_near_zero:
             return [first.model], first.error, first.tried
         models, targets = [trial.model for trial in trials], self.samples.targets
         found = joined(models, [trial.left_out(self.samples, trial.residuals) for trial in trials])
@@ -607,13 +609,13 @@ class ModelSearch:
         if parts.is_large and is_auto:
             most = max(int((shares * tried["mean"].error > _NEGLIGIBLE * found.error).sum()), 1)
         model.regressor = selection.fit(found, cut=is_auto, most=most)
-        model.lowest, residuals = self._near_zero(model, found.system, parts.coefficients)
+        left_out = model.regressor.left_out
+        if selection.repeats is not None:
+            left_out = selection.on_new_inputs(found.system, model.regressor.penalties)
+        model.lowest, residuals = self._near_zero(model, found.system, parts.coefficients, left_out, selection.repeats)
         model.basis = parts.basis(model.regressor.left_out.shape[1])
         components = model.basis.components_
-        model.between = [
-            (place, values, np.einsum("ij,ij->j", (errors.T @ errors / len(errors)) @ components, components))
-            for place, values, errors in between_values(selection, found.system, model.regressor)
-        ]
+        model.between = between_values(selection, found.system, model.regressor, components)
         held = parts.variances[: len(components)] @ components**2
         weighted = parts.centred if samples.weight is None else samples.weight[:, np.newaxis] * parts.centred
         whole = np.einsum("ij,ij->j", weighted, parts.centred) / len(points)
@@ -621,17 +623,19 @@ class ModelSearch:
         if self.regressor != "auto":
             gains = np.ones_like(gains)
         at_new = found.criterion / found.error if 0 < found.error < found.criterion < np.inf else 1.0
-        errors = {name: item.error for name, item in tried.items()}
-        return _Trial(model, found.error, errors, gains, at_new, residuals)
+        errors = {name: selection.told(item) for name, item in tried.items()}
+        return _Trial(model, selection.told(found), errors, gains, at_new, residuals, residuals is not left_out)
 
-    def _near_zero(self, model: OutputModel, system: Any, coefficients: FloatArray) -> tuple[FloatArray, FloatArray]:
+    def _near_zero(
+        self, model: OutputModel, system: Any, coefficients: FloatArray, left_out: FloatArray, repeats: IntArray | None
+    ) -> tuple[FloatArray, FloatArray]:
         """Values from which on logarithms go on by tangents, and residuals where the samples that are left decide them.
 
         The least sample of a parameter lies below the others, as some new ones lie below it.
         """
         samples, regressor, params = self.samples, model.regressor, self.samples.params
-        lowest, found, targets = self.lowest.copy(), regressor.left_out, coefficients[:, : regressor.left_out.shape[1]]
-        groups = np.arange(len(params)) if samples.groups is None else samples.groups
+        lowest, found, targets = self.lowest.copy(), left_out, coefficients[:, : left_out.shape[1]]
+        groups = next(held for held in (samples.groups, repeats, np.arange(len(params))) if held is not None)
         ends = np.flatnonzero(model.reads_logarithms & (lowest > 0) & (params.min(axis=0) > 0))
         for row in np.unique(params[:, ends].argmin(axis=0)):
             out, turns = groups == groups[row], self.lowest.copy()
@@ -643,11 +647,11 @@ class ModelSearch:
             if not is_below.any():
                 continue
             # A fit to a prediction without samples is the fit without them.
-            known = targets - np.where(out[:, np.newaxis], regressor.left_out, 0.0)
+            known = targets - np.where(out[:, np.newaxis], left_out, 0.0)
             others = regressor.fit(known, system, regressor.penalties, regressor.groups, regressor.weight)
             points = samples.points(replace(model, lowest=turns))[is_below]
             residuals = targets[is_below] - others.predict(points)
-            if np.linalg.norm(regressor.left_out[is_below]) < _EXACT * np.linalg.norm(residuals):
+            if np.linalg.norm(left_out[is_below]) < _EXACT * np.linalg.norm(residuals):
                 lowest[is_low.any(axis=0)] *= ROUNDING
                 continue
             found = found.copy()

@@ -124,6 +124,8 @@ class PODRegressor(FieldRegressor):
         the notes. Not with a regressor of scikit-learn.
         With one parameter on a regular set of samples it is far above the error of new samples between those of the
         fit, since leaving out a sample doubles a gap. The choice among regressors is little affected.
+        Samples with the same inputs are left out together, since new ones have other inputs; models are chosen by
+        single samples, of which repeated ones tell the noise.
         Where samples share the values of a parameter, as in a factorial design, it is the error at these values; with
         `groups` that number the values, it is that at others. With `groups`, errors of fields are relative to the root
         mean square of the norms in a group, such as those of the frames of a run.
