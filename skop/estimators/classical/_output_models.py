@@ -149,7 +149,7 @@ class OutputModel:
         """The outputs that its components hold, as rows."""
         part = _part_of(targets, self.held)
         if not self.learns_logarithms:
-            return TargetRows(part, weight, groups)
+            return TargetRows(part, weight, groups, units=(self.origin, self.size))
         return TargetRows(_physical(part, self.origin, self.size), weight, is_log=True)
 
     def predict(self, points: FloatArray) -> Predictions:
@@ -453,7 +453,8 @@ class ModelSearch:
         models, targets = [trial.model for trial in trials], self.samples.targets
         found = joined(models, [trial.left_out(self.samples, trial.residuals) for trial in trials])
         is_between = self.samples.is_between
-        rows = TargetRows(targets, self.samples.weight, self.samples.groups)
+        units = self.samples.units or (0.0, 1.0)
+        rows = TargetRows(targets, self.samples.weight, self.samples.groups, units=units)
         error = rows.error_of(targets, found, is_between)
         return models, error, first.tried | {"apart" if len(trials) > 1 else "logarithms": error}
 

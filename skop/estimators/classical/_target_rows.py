@@ -23,6 +23,8 @@ class TargetRows:
 
     Errors of logarithms are absolute, since they are relative ones of the targets. Those of the samples of a group,
     such as the frames of a run, are relative to the root mean square of their norms: one frame may be as good as zero.
+    Of standardised targets, those of an operator's base, errors are relative to physical ones, into which the shift and
+    the factor of each output turn them; a factor of 0 stands for those that are not known.
     """
 
     def __init__(
@@ -32,8 +34,12 @@ class TargetRows:
         groups: IntArray | None = None,
         *,
         is_log: bool = False,
+        units: tuple[Any, Any] = (0.0, 1.0),
     ) -> None:
         self.weight = weight
+        n_channels = targets.n_outputs
+        origin, size = (np.broadcast_to(held, n_channels + targets.n_scalars) for held in units)
+        size = np.where(size > 0, size, 1.0)
         turn: Any = np.log if is_log else np.asarray
         scalars = None if targets.scalars is None else turn(np.asarray(targets.scalars, dtype=np.float64))
         self.channel_unit: FloatArray = np.ones(0)
@@ -46,10 +52,11 @@ class TargetRows:
         if targets.field is not None:
             values = turn(np.asarray(targets.field.values, dtype=np.float64))
             self.channel_unit = spreads(values, rounding_of(targets.field.values), weight)
-            sizes = np.ones(values.shape[-1]) if is_log else _sizes(values, weight)
+            true = values * size[:n_channels] + origin[:n_channels]
+            sizes = np.ones(values.shape[-1]) if is_log else _sizes(true, weight, size[:n_channels])
             rows = (values / self.channel_unit).reshape(len(values), -1)
-            self.field_ratio = np.tile(self.channel_unit / sizes, values.shape[1])
-            norms = np.sqrt(((rows * self.field_ratio) ** 2).sum(axis=1))
+            self.field_ratio = np.tile(self.channel_unit * size[:n_channels] / sizes, values.shape[1])
+            norms = np.linalg.norm((true / sizes).reshape(len(values), -1), axis=1)
             usual = np.sqrt(mean_of(norms**2, weight)) or 1.0
             if groups is not None:
                 own = np.ones(len(norms)) if weight is None else weight
@@ -62,14 +69,15 @@ class TargetRows:
         if scalars is not None:
             rounding = rounding_of(targets.scalars)
             self.scalar_unit = spreads(scalars[:, None], rounding, weight)
-            sizes = np.ones(scalars.shape[1]) if is_log else _sizes(scalars[:, None], weight)
+            true = scalars * size[n_channels:] + origin[n_channels:]
+            sizes = np.ones(scalars.shape[1]) if is_log else _sizes(true[:, None], weight, size[n_channels:])
             if parts:
                 # Each scalar has as much weight as the whole field, so that the components represent both.
                 spread = own_spreads(scalars[:, None], rounding, weight)
                 self.scalar_unit = spread / (np.sqrt(variance_of(parts[0], weight).sum()) or 1.0)
             parts.append(scalars / self.scalar_unit)
-            self.scalar_ratio = self.scalar_unit / sizes
-            self.squares = ((np.ones_like(scalars) if is_log else scalars / sizes) ** 2).sum(axis=1)
+            self.scalar_ratio = self.scalar_unit * size[n_channels:] / sizes
+            self.squares = ((np.ones_like(scalars) if is_log else true / sizes) ** 2).sum(axis=1)
         self.products: FloatArray | None = None
         self.rows = np.concatenate(parts, axis=1)
 
@@ -200,8 +208,8 @@ def deviation(values: FloatArray, weight: FloatArray | None) -> FloatArray:
     return np.asarray(np.sqrt(mean_of(centred**2, weight).mean(axis=0)))
 
 
-def _sizes(values: FloatArray, weight: FloatArray | None) -> FloatArray:
-    """Sizes of several channels by which a score divides; one for a single channel."""
+def _sizes(values: FloatArray, weight: FloatArray | None, units: FloatArray) -> FloatArray:
+    """Sizes of several channels by which a score divides; the unit of a single channel."""
     if values.shape[-1] == 1 or not values.any():
-        return np.ones(values.shape[-1])
+        return units
     return channel_sizes(values, kind="field", sample_weight=weight)
