@@ -153,7 +153,7 @@ def test_a_broken_law_is_caught_and_named(subtests):
 
 
 def test_a_claim_of_any_grid_is_held_against_the_estimator():
-    tied = small(LaMORegressor).set_params(patches__positional_encoding="learned")
+    tied = small(LaMORegressor).set_params(patches__positional_encoding="learned", refinement="native")
     checks_by_name(tied, n_dims=[2])["check_other_grid"](tied)
     with pytest.raises(AssertionError, match="positional_encoding='learned'"):
         checks_by_name(tied, n_dims=[2], any_grid=True)["check_other_grid"](tied)

@@ -57,11 +57,11 @@ def read_samples(estimator: Any, X: Any, *, resample: bool = True, on_grid_for: 
     inputs = estimator._read_inputs(X)[0]
     if resample and estimator.spec_.resampler is not None:
         inputs = estimator.spec_.resampler.to_grid(inputs)
-    factors, shape = estimator.surrogate_.refine.factors(inputs), inputs.grid_shape
-    if max(factors) > 1:
+    shape = inputs.grid_shape
+    if not estimator.surrogate_.refine.is_direct(inputs):
         raise FieldDataError(
-            f"X is {'x'.join(map(str, factors))} times finer than the training grid, where predict joins several "
-            "predictions; pass X with the spacing of the training."
+            f"X is on a grid of {' x '.join(map(str, shape or ()))} points, where predict interpolates predictions at "
+            "the spacing of the fit; pass X on the grid of the fit."
         )
     geometry = estimator.geometry_ if resample else estimator.spec_.geometry
     if on_grid_for and (shape is None or geometry == "points" or len(shape) != inputs.n_dims):

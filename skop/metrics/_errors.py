@@ -64,8 +64,8 @@ def relative_l2_error(
         Mean over the samples; the error of each sample; or the norms per channel, then the mean over the
         samples.
     kind : {"field", "scalar"}, optional
-        What the rows of a 2-D y are: one-channel fields (the default) or scalars. For scalars the
-        norm runs over the set, because a single number has no shape to compare.
+        What the rows of a 2-D y are: one-channel fields (the default) or scalars. Beside a 1-D y they are
+        scalars. For scalars the norm runs over the set, because a single number has no shape to compare.
     units : array-like of shape (c,), optional
         Positive sizes by which the channels, or scalars, are divided first, so that those with large numbers do
         not hide the others; see `channel_sizes`. None compares them in the units of the data.

@@ -187,7 +187,8 @@ def pair_fields(y_true: Any, y_pred: Any, kind: Kind | None = None) -> FieldPair
     Parameters
     ----------
     y_true, y_pred : array-like, list of array-like, (coords, fields), list of them, or object with `to_list`
-        1-D: one scalar per sample. 2-D: see `kind`. More axes: (n, *points_or_grid, c).
+        1-D: one scalar per sample, in which case the other is scalars too. 2-D: see `kind`. More axes:
+        (n, *points_or_grid, c).
     kind : {"field", "scalar"}, optional
         Whether the rows of a 2-D y are one-channel fields (the default) or scalars of the sample.
 
@@ -212,10 +213,21 @@ def pair_fields(y_true: Any, y_pred: Any, kind: Kind | None = None) -> FieldPair
     _check_same_places(y_true, y_pred, coords)
     _check_same_labels(y_true, y_pred)
     n_axes = np.ndim(true[0]) + 1
-    if (n_axes == 1 and kind == "field") or (n_axes > 2 and kind == "scalar"):
-        raise FieldDataError(f"kind is {kind!r}, which does not fit a y_true with {n_axes} axes.")
-    scalar = n_axes == 1 or kind == "scalar"
+    numbers = [name for name, part in (("y_true", true), ("y_pred", predicted)) if _is_of_numbers(part)]
+    if n_axes > 2 and kind == "scalar":
+        raise FieldDataError(f"kind is 'scalar', which does not fit a y_true with {n_axes} axes.")
+    if numbers and kind == "field":
+        raise FieldDataError(
+            f"kind is 'field', but {numbers[0]} is 1-D and holds one scalar per sample; leave kind out."
+        )
+    # One number for each sample has no norm of its own, whichever of the two it is.
+    scalar = bool(numbers) or kind == "scalar"
     return FieldPairs(true, predicted, scalar, _grid_of(y_true), _grid_of(y_pred), coords)
+
+
+def _is_of_numbers(samples: Any) -> bool:
+    """Whether an array or a list holds one number for each sample; other sequences read fields as they are asked."""
+    return isinstance(samples, np.ndarray | list | tuple) and np.ndim(samples[0]) == 0
 
 
 def _check_same_places(y_true: Any, y_pred: Any, coords: FloatArray | None) -> None:

@@ -24,7 +24,9 @@ class FNONetwork(OperatorNetwork):
     """FNO of the library neuraloperator for grids in 1 to 3 dimensions.
 
     Coordinates, fields and global parameters, which are constant over the grid, are the input channels. Options that
-    are not listed have the default values of the library. Its convolutions are computed in the precision of the inputs.
+    are not listed have the default values of the library. Its convolutions are computed in the precision of the inputs,
+    and differ from the library's on grids with an odd number of points along an axis other than the last: there the
+    library moves all frequencies of such an axis by one. Here a frequency keeps its place and its weights on any grid.
 
     Parameters
     ----------
@@ -42,6 +44,8 @@ class FNONetwork(OperatorNetwork):
         Number of frequencies that are kept along each axis, both signs together; grids with fewer points have fewer.
     domain_padding : float, default=0.0
         Share of the size of the grid by which it is extended with zeros, for fields that are not periodic.
+    library_shifts : bool, default=False
+        Whether frequencies of axes of odd size are moved as in the library, for weights that were trained with it.
 
     Raises
     ------
@@ -72,6 +76,7 @@ class FNONetwork(OperatorNetwork):
         depth: int,
         n_modes: int,
         domain_padding: float = 0.0,
+        library_shifts: bool = False,
     ) -> None:
         super().__init__()
         if n_dims not in (1, 2, 3):
@@ -90,7 +95,7 @@ class FNONetwork(OperatorNetwork):
         # Those of the library hold products in single precision, and a cache that can fix the batch of an export.
         convolutions = self.fno.fno_blocks.convs
         for number, convolution in enumerate(convolutions):
-            convolutions[number] = _SpectralConvolution(convolution)
+            convolutions[number] = _SpectralConvolution(convolution, library_shifts)
 
     def forward(
         self,
@@ -116,12 +121,13 @@ class FNONetwork(OperatorNetwork):
 
 
 class _SpectralConvolution(nn.Module):
-    """Convolution of the library, with its weights, in the precision of its input."""
+    """Convolution of the library, with its weights, in the precision of its input, and equal on all sizes of grids."""
 
-    def __init__(self, convolution: Any) -> None:
+    def __init__(self, convolution: Any, library_shifts: bool) -> None:
         super().__init__()
         self.weight = _ComplexWeights(convolution.weight.to_tensor().detach())
         self.bias = convolution.bias
+        self.library_shifts = library_shifts
 
     def transform(self, values: torch.Tensor, output_shape: GridShape | None = None) -> torch.Tensor:
         """Return values beside the convolution, whose grid stays the same."""
@@ -130,24 +136,28 @@ class _SpectralConvolution(nn.Module):
     def forward(self, values: torch.Tensor, output_shape: GridShape | None = None) -> torch.Tensor:
         """Multiply the low frequencies of values (B, width, *grid) by the weights, and add the bias."""
         axes = tuple(range(2, values.ndim))
-        spectrum = _centred(torch.fft.rfftn(values, dim=axes, norm="forward"), axes)
+        spectrum = _moved(torch.fft.fftshift, torch.fft.rfftn(values, dim=axes, norm="forward"))
         weight = self.weight[...]
         rows, frequencies = [slice(None)] * 2, [slice(None)] * 2
         for axis in axes:
             size, modes = spectrum.shape[axis], weight.shape[axis]
             count, is_half = min(size, modes), axis == axes[-1]
             # Frequencies of both signs have 0 at the middle of their axis, and those of the last axis at its start.
-            for places, first in ((rows, (modes - count) // 2), (frequencies, size // 2 - count // 2)):
+            row = (modes - count) // 2 if self.library_shifts else modes // 2 - count // 2
+            for places, first in ((rows, row), (frequencies, size // 2 - count // 2)):
                 places.append(slice(count) if is_half else slice(first, first + count))
         products = torch.einsum("bi...,io...->bo...", spectrum[tuple(frequencies)], weight[tuple(rows)])
         found = spectrum.new_zeros(values.shape[0], weight.shape[1], *spectrum.shape[2:])
         found[tuple(frequencies)] = products
-        return torch.fft.irfftn(_centred(found, axes), s=values.shape[2:], dim=axes, norm="forward") + self.bias
+        # On an axis of odd size fftshift, with which the library goes back, is not its own inverse.
+        found = _moved(torch.fft.fftshift if self.library_shifts else torch.fft.ifftshift, found)
+        return torch.fft.irfftn(found, s=values.shape[2:], dim=axes, norm="forward") + self.bias
 
 
-def _centred(spectrum: torch.Tensor, axes: tuple[int, ...]) -> torch.Tensor:
-    """Shift frequencies of all axes but the last by half an axis, in both directions as the library does."""
-    return torch.fft.fftshift(spectrum, dim=axes[:-1]) if len(axes) > 1 else spectrum
+def _moved(shift: Any, spectrum: torch.Tensor) -> torch.Tensor:
+    """Apply a shift by half an axis to all axes of a spectrum (B, width, *grid) but the last."""
+    axes = tuple(range(2, spectrum.ndim - 1))
+    return shift(spectrum, dim=axes) if axes else spectrum
 
 
 class _ComplexWeights(nn.Module):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from numbers import Integral
 from typing import Any
 
@@ -10,13 +10,13 @@ import numpy as np
 import torch
 
 from skop._typing import FloatArray, IntArray
-from skop.data import Batch, FieldLoader, FieldSet
+from skop.data import Batch, DataSpec, FieldLoader, FieldSet
 from skop.exceptions import FieldDataError, NonFinitePredictionError
 from skop.networks import Outputs
 from skop.surrogate._stages import PREDICT_POINTS
 from skop.surrogate._surrogate import Surrogate
 
-__all__ = ["gradient"]
+__all__ = ["derivatives", "gradient", "selection"]
 
 
 def gradient(surrogate: Surrogate, inputs: FieldSet, output: Any) -> FloatArray:
@@ -41,39 +41,98 @@ def gradient(surrogate: Surrogate, inputs: FieldSet, output: Any) -> FloatArray:
     FieldDataError
         If there are no parameters, a stage has no derivative, or `output` does not match the predictions.
     """
-    select = _selection(surrogate, output)
-    if inputs.params is None or surrogate.scalers.params is None:
+    select = selection(surrogate.spec, inputs, output)
+    if not surrogate.refine.is_direct(inputs):
+        raise FieldDataError("gradient needs the grid of the fit, but X is on a grid of another spacing.")
+    loaders = surrogate.loaders(inputs)
+
+    def values(indices: IntArray, params: torch.Tensor) -> torch.Tensor:
+        """The output of some samples."""
+        found = select(_mean_outputs(surrogate, loaders, indices, params))
+        if surrogate.scalers.learns_logarithms and not torch.isfinite(found).all():
+            raise NonFinitePredictionError(
+                f"the output is not finite in sample {indices[int(torch.argmin(torch.isfinite(found).int()))]}"
+                ": X holds numbers far from those of the training. Check its units."
+            )
+        return found
+
+    # A function of the field gets samples of one size, with an axis of the samples.
+    alone = inputs.is_ragged and callable(output)
+    batches = loaders[0].bounded_batches(0 if alone else PREDICT_POINTS)
+    return derivatives(values, inputs.params, (indices for indices, _ in batches))
+
+
+def derivatives(values: Callable[[Any, torch.Tensor], torch.Tensor], params: Any, batches: Iterable[Any]) -> FloatArray:
+    """Return the derivatives of one number of each sample with respect to its global parameters.
+
+    Parameters
+    ----------
+    values : callable
+        Function of the indices of B samples and of their parameters, a tensor ``(B, p)`` in double precision; it
+        returns a tensor ``(B,)``.
+    params : ndarray of shape (n, p)
+        Global parameters.
+    batches : iterable of (ndarray of int or slice)
+        Indices of the samples of each batch.
+
+    Returns
+    -------
+    ndarray of shape (n, p)
+        Derivatives.
+
+    Raises
+    ------
+    FieldDataError
+        If the numbers have no derivative.
+    """
+    parts = []
+    for indices in batches:
+        with torch.inference_mode(False), torch.enable_grad():
+            given = torch.tensor(np.asarray(params[indices], dtype=np.float64), requires_grad=True)
+            found = values(indices, given)
+            if not found.requires_grad:
+                raise FieldDataError("output has no gradient; compute it from the field by torch operations.")
+            parts.append(torch.autograd.grad(found.sum(), given)[0].numpy())
+    return np.concatenate(parts)
+
+
+def selection(spec: DataSpec, inputs: FieldSet, output: Any) -> Callable[[Outputs], torch.Tensor]:
+    """Return the function that computes one number for each sample from outputs in physical units.
+
+    Parameters
+    ----------
+    spec : DataSpec
+        Form and sizes of X and y of the fit.
+    inputs : FieldSet
+        Samples of which derivatives are asked for.
+    output : int, callable or None
+        Output, as in `skop.LaMORegressor.gradient`.
+
+    Returns
+    -------
+    callable
+        Function of outputs of B samples that returns a tensor ``(B,)``.
+
+    Raises
+    ------
+    FieldDataError
+        If `output` does not match the predictions, there are no parameters, or samples are resampled to a grid.
+    """
+    select = _selected(spec, output)
+    if inputs.params is None or not spec.n_params:
         raise FieldDataError(
             "gradient needs global parameters: a table X, a FieldSet with params, or params=... beside fields or "
             "meshes; X has none."
         )
-    if surrogate.spec.resampler is not None:
+    if spec.resampler is not None:
         raise FieldDataError(
             "gradient does not go through the resampling of grid=...; fit on a grid or on points instead."
         )
-    if max(surrogate.refine.factors(inputs)) > 1:
-        raise FieldDataError("gradient needs the spacing of the training grid, but X is on a finer grid.")
-    loaders, parts = surrogate.loaders(inputs), []
-    # A function of the field gets samples of one size, with an axis of the samples.
-    alone = inputs.is_ragged and callable(output)
-    for indices, _ in loaders[0].bounded_batches(0 if alone else PREDICT_POINTS):
-        with torch.inference_mode(False), torch.enable_grad():
-            params = torch.tensor(np.asarray(inputs.params[indices], dtype=np.float64), requires_grad=True)
-            values = select(_mean_outputs(surrogate, loaders, indices, params))
-            if not values.requires_grad:
-                raise FieldDataError("output has no gradient; compute it from the field by torch operations.")
-            if surrogate.scalers.learns_logarithms and not torch.isfinite(values).all():
-                raise NonFinitePredictionError(
-                    f"the output is not finite in sample {indices[int(torch.argmin(torch.isfinite(values).int()))]}"
-                    ": X holds numbers far from those of the training. Check its units."
-                )
-            parts.append(torch.autograd.grad(values.sum(), params)[0].numpy())
-    return np.concatenate(parts)
+    return select
 
 
-def _selection(surrogate: Surrogate, output: Any) -> Callable[[Outputs], torch.Tensor]:
-    """Return the function that computes one number for each sample from outputs in physical units."""
-    spec = surrogate.spec
+def _selected(spec: DataSpec, output: Any) -> Callable[[Outputs], torch.Tensor]:
+    """The function of outputs that an output stands for."""
     if callable(output):
         if not spec.n_outputs:
             raise FieldDataError("output is a function, but the estimator predicts scalars; pass an index.")

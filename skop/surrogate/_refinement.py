@@ -7,9 +7,12 @@ obtained by sampling the field at points that are shifted by up to r - 1 fine st
 inputs are averaged, with weights that are a hat function of the shift, and interpolated from the coarse points to all
 points by cubic splines. Details of the input between the coarse points therefore have an influence, but details of the
 output below the training spacing are not resolved.
+
+Where no whole number of steps leads to the training grid, inputs are brought to it, and predictions back, by cubic
+splines.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import product
 from math import prod
 
@@ -20,7 +23,7 @@ from skop._typing import FloatArray, GridShape, IntArray
 from skop.data import FieldSet, Predictions, grid_spacing
 from skop.exceptions import FieldDataError, ResolutionWarning, warn
 
-__all__ = ["predict_refined", "refinement_factors", "warn_of_other_shape"]
+__all__ = ["predict_on_lines", "predict_refined", "refinement_factors", "warn_of_other_shape"]
 
 #: Warn if one sample takes more predictions than this; a grid that is 16 times finer along two axes takes 961.
 _MANY_INPUTS = 1000
@@ -29,7 +32,12 @@ _FAR_SPACING = 4 / 3
 
 
 def refinement_factors(
-    inputs: FieldSet, training_spacing: tuple[float, ...], *, native: bool, quiet: bool = False
+    inputs: FieldSet,
+    training_spacing: tuple[float, ...],
+    *,
+    native: bool,
+    quiet: bool = False,
+    may_be_finer: bool = False,
 ) -> GridShape:
     """Find how many times finer than in training a grid is along each axis.
 
@@ -43,6 +51,8 @@ def refinement_factors(
         Whether the network will be applied to the fine grid itself; all factors are then 1.
     quiet : bool, default=False
         Whether to omit the warning about the spacing, because there was one about the whole grid.
+    may_be_finer : bool, default=False
+        Whether to omit it where the grid is finer, because the network sees the training grid.
 
     Returns
     -------
@@ -74,7 +84,7 @@ def refinement_factors(
             f"X has grid spacing {_words(spacing)}, but the estimator was fitted at {_words(training_spacing)}: along "
             "an axis the whole grid lies between two points of the fit. Bring coordinates to the units of the fit."
         )
-    left = ratios / factors
+    left = np.minimum(ratios, 1.0) if may_be_finer else ratios / factors
     if not quiet and (np.maximum(left, 1 / left) > _FAR_SPACING).any():
         warn(
             f"X has grid spacing {_words(spacing)}, but the estimator was fitted at {_words(training_spacing)}; errors "
@@ -178,18 +188,65 @@ def predict_refined(
     return Predictions(fields.reshape(len(inputs), int(np.prod(grid)), -1), numbers)
 
 
+def predict_on_lines(
+    inputs: FieldSet,
+    lines: Sequence[FloatArray],
+    axes: Sequence[int],
+    predict: Callable[[FieldSet], Predictions],
+) -> Predictions:
+    """Predict on a grid by applying the network to the training grid, with cubic splines between both.
+
+    Parameters
+    ----------
+    inputs : FieldSet
+        Samples on one regular grid.
+    lines : sequence of ndarray
+        Coordinates along each axis of the training grid, of which each has two points at least.
+    axes : sequence of int
+        Number of the coordinate along each axis.
+    predict : callable
+        Function that predicts for a FieldSet on the training grid.
+
+    Returns
+    -------
+    Predictions
+        Fields at all points of the samples, and scalars.
+    """
+    grid, shape = _grid(inputs), tuple(len(line) for line in lines)
+    coords = inputs.coords.reshape(*grid, -1)
+    own = [np.moveaxis(coords[..., main], axis, 0).reshape(grid[axis], -1)[:, 0] for axis, main in enumerate(axes)]
+    points = np.empty((*shape, len(axes)))
+    for main, along in zip(axes, np.meshgrid(*lines, indexing="ij"), strict=True):
+        points[..., main] = along
+    read = None
+    if inputs.values is not None:
+        read = inputs.values.reshape(len(inputs), *grid, -1)
+        for axis, (known, wanted) in enumerate(zip(own, lines, strict=True)):
+            read = _prolong(read, known, wanted, axis + 1)
+    found = predict(FieldSet(points.reshape(-1, len(axes)), read, params=inputs.params, grid_shape=shape))
+    if found.fields is None:
+        return found
+    fields = found.fields.reshape(len(inputs), *shape, -1)
+    for axis, (known, wanted) in enumerate(zip(lines, own, strict=True)):
+        fields = _prolong(fields, known, wanted, axis + 1)
+    return Predictions(fields.reshape(len(inputs), prod(grid), -1), found.scalars)
+
+
 def _shifted(coarse: list[IntArray], shift: tuple[int, ...], grid: GridShape) -> list[IntArray]:
     """Indices of the fine points at a shift from the coarse points, clipped to the grid."""
     return [np.clip(kept + step, 0, size - 1) for kept, step, size in zip(coarse, shift, grid, strict=True)]
 
 
 def _prolong(values: FloatArray, known: FloatArray, wanted: FloatArray, axis: int) -> FloatArray:
-    """Cubic spline between known points along an axis, extended linearly beyond the last one."""
+    """Cubic spline between known points along an axis, extended linearly beyond the first and the last one."""
     if len(known) == 1:
         return np.repeat(values, len(wanted), axis=axis)
-    inside = wanted <= known[-1]
-    fine = make_interp_spline(known, values, k=min(3, len(known) - 1), axis=axis)(wanted[inside])
-    last, before = np.take(values, [-1], axis=axis), np.take(values, [-2], axis=axis)
-    slope = (last - before) / (known[-1] - known[-2])
-    distance = (wanted[~inside] - known[-1]).reshape([-1 if place == axis else 1 for place in range(values.ndim)])
-    return np.concatenate([fine, last + slope * distance], axis=axis)
+    if known[-1] < known[0]:
+        known, wanted = -known, -wanted
+    inside = np.clip(wanted, known[0], known[-1])
+    found = make_interp_spline(known, values, k=min(3, len(known) - 1), axis=axis)(inside)
+    beyond = (wanted - inside).reshape([-1 if place == axis else 1 for place in range(values.ndim)])
+    for is_beyond, (here, next_to) in ((beyond < 0, (0, 1)), (beyond > 0, (-1, -2))):
+        slope = (np.take(values, [here], axis) - np.take(values, [next_to], axis)) / (known[here] - known[next_to])
+        found = found + np.where(is_beyond, beyond, 0.0) * slope
+    return found

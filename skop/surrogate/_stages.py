@@ -28,7 +28,7 @@ from skop.data import (
 from skop.exceptions import FieldDataError, SkopWarning, warn
 from skop.surrogate._domain import Domain
 from skop.surrogate._predictions import averaged, combined, each_part, joined, on_grid_of, rows_of
-from skop.surrogate._refinement import predict_refined, refinement_factors, warn_of_other_shape
+from skop.surrogate._refinement import predict_on_lines, predict_refined, refinement_factors, warn_of_other_shape
 from skop.surrogate._symmetries import declared_symmetries, unseen_by_scalers
 
 __all__ = ["PREDICT_POINTS", "Query", "Refine", "Resample", "Rest", "Sensors", "Stage", "Symmetrise", "in_units"]
@@ -68,6 +68,8 @@ class Query:
         return {name: value for name, value in held.items() if value is not None}
 
 
+#: Lines of a grid, and the number of the coordinate along each of its axes.
+Lines = tuple[tuple[FloatArray, ...], tuple[int, ...]]
 #: The stages after one, as one function.
 Rest = Callable[[Query], Predictions]
 
@@ -122,7 +124,7 @@ class Resample:
 
 @dataclass(frozen=True, eq=False)
 class Refine:
-    """Predict on grids that are finer than that of the fit, by samplings at the spacing of the fit.
+    """Predict on other grids than that of the fit, by samplings at the spacing of the fit, or on its grid by splines.
 
     Attributes
     ----------
@@ -158,17 +160,13 @@ class Refine:
         if query.base is not None:  # corrections on the grid of the fit
             return rest(query)
         self.require_grid(query.inputs)
-        factors = self.factors(query.inputs)
-        if max(factors) == 1 or self.is_base_alone:
-            return rest(query)
         inputs = query.inputs
-        step = max(1, PREDICT_POINTS // int(inputs.n_points.max()))
+        if self.is_direct(inputs) or self.is_base_alone:
+            return rest(query)
+        step, average = max(1, PREDICT_POINTS // int(inputs.n_points.max())), self.method == "average"
         parts = [
-            predict_refined(
-                inputs.read(slice(start, start + step)),
-                factors,
-                lambda part: self._smooth(part, rest),
-                average=self.method == "average",
+            self.on_grid_of_fit(
+                inputs.read(slice(start, start + step)), lambda part: self._smooth(part, rest), average=average
             )
             for start in range(0, len(inputs), step)
         ]
@@ -196,14 +194,38 @@ class Refine:
 
     def factors(self, inputs: FieldSet) -> GridShape:
         """Return how many times finer than in the fit the grid is along each axis; warn of points elsewhere."""
-        is_elsewhere = self.domain.check(inputs)
+        return self._plan(inputs)[0]
+
+    def is_direct(self, inputs: FieldSet) -> bool:
+        """Whether the network reads these samples as they are; warn of points elsewhere."""
+        factors, lines = self._plan(inputs)
+        return max(factors) == 1 and lines is None
+
+    def on_grid_of_fit(self, inputs: FieldSet, predict: Callable[[FieldSet], Predictions], *, average: bool) -> Any:
+        """Predict by samples on the grid of the fit, or at its spacing; as they are where these are."""
+        factors, lines = self._plan(inputs)
+        if lines is not None:
+            return predict_on_lines(inputs, *lines, predict)
+        return predict(inputs) if max(factors) == 1 else predict_refined(inputs, factors, predict, average=average)
+
+    def _plan(self, inputs: FieldSet) -> tuple[GridShape, Lines | None]:
+        """Factors; and the lines of the grid of the fit, and their coordinates, where no whole steps lead to it."""
+        is_elsewhere, grid = self.domain.check(inputs), inputs.grid_shape
         usable = self.spacing is not None and self.geometry == "grid" and inputs.shared_coords
-        if self.spacing is None or not usable or inputs.grid_shape is None:
-            here, there = inputs.grid_shape, self.grid_shape
-            if self.geometry != "points" and here is not None and there is not None and not is_elsewhere:
-                warn_of_other_shape(here, there)
-            return (1,)
-        return refinement_factors(inputs, self.spacing, native=self.method == "native", quiet=is_elsewhere)
+        if self.spacing is None or not usable or grid is None:
+            there = self.grid_shape
+            if self.geometry != "points" and grid is not None and there is not None and not is_elsewhere:
+                warn_of_other_shape(grid, there)
+            return (1,), None
+        is_native, lines, axes = self.method == "native", self.domain.lines, self.domain.axes
+        has_lines = lines is not None and not (is_native or is_elsewhere)
+        options = {"native": is_native, "quiet": is_elsewhere, "may_be_finer": has_lines}
+        factors = refinement_factors(inputs, self.spacing, **options)
+        if not has_lines or lines is None or axes is None:
+            return factors, None
+        steps = [(-(-size // factor), len(line)) for size, factor, line in zip(grid, factors, lines, strict=True)]
+        differ = [pair for pair in steps if pair[0] != pair[1]]
+        return factors, (lines, axes) if differ and min(map(min, differ)) > 1 else None
 
 
 @dataclass(frozen=True, eq=False)

@@ -224,7 +224,7 @@ class Surrogate:
             return False
         is_able: bool = self.geometry == "points" or getattr(self.network, "supports_queries", False)
         has_grid = self.geometry == "points" or inputs.grid_shape is not None
-        return is_able and has_grid and (self.geometry == "points" or max(self.refine.factors(inputs)) == 1)
+        return is_able and has_grid and (self.geometry == "points" or self.refine.is_direct(inputs))
 
     def _interpolated_at(self, inputs: FieldSet, coords: Any) -> tuple[Predictions, FieldSet]:
         """Predict at the points of the inputs and interpolate; logarithms where the network learns these."""

@@ -7,7 +7,6 @@ import torch
 from skop._typing import FloatArray, GridShape
 from skop.data import Batch, FieldSet, Predictions
 from skop.modules import observe_features
-from skop.surrogate._refinement import predict_refined
 from skop.surrogate._surrogate import PREDICT_VALUES, Surrogate
 from skop.training._runtime import thread_limit
 
@@ -39,10 +38,9 @@ def mean_tokens(surrogate: Surrogate, inputs: FieldSet) -> FloatArray | None:
         return None
     seen = inputs if surrogate.spec.resampler is None else surrogate.spec.resampler.to_grid(inputs)
     surrogate.refine.require_grid(seen)
-    factors = surrogate.refine.factors(seen)
-    if max(factors) == 1:
-        return _of_network(surrogate, seen)
-    found = predict_refined(seen, factors, lambda part: Predictions(None, _of_network(surrogate, part)), average=False)
+    found: Predictions = surrogate.refine.on_grid_of_fit(
+        seen, lambda part: Predictions(None, _of_network(surrogate, part)), average=False
+    )
     return found.scalars
 
 

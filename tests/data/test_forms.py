@@ -541,3 +541,23 @@ def test_a_file_is_not_predicted_in_parts(folder):
     np.savez("f.npz", X=np.arange(12.0).reshape(4, 3), y=np.arange(4.0))
     with pytest.raises(FieldDataError, match="read whole"):
         skop.predict_in_parts(pod().fit("f.npz"), "f.npz")
+
+
+@pytest.mark.parametrize(
+    ("shape", "warns"),
+    [
+        *[((30, 3, 64), True), ((30, 1, 32), True), ((30, 4, 16), True), ((30, 3, 24, 24), True)],
+        *[((30, 64, 3), False), ((30, 5, 8), False), ((30, 5, 64), False), ((30, 4, 8), False), ((30, 3, 15), False)],
+        *[((30, 3, 24, 2), False), ((30, 24, 24, 3), False)],
+    ],
+)
+def test_channels_that_come_first_are_told(shape, warns):
+    with warnings.catch_warnings(record=True) as held:
+        warnings.simplefilter("always")
+        found = form_of(np.zeros(shape)).fields(np.ones(shape), "X")
+    assert found.grid_shape == shape[1:-1]
+    said = [str(warning.message) for warning in held if "channels come first" in str(warning.message)]
+    assert bool(said) == warns
+    if warns:
+        axes = f"1-D grid of {shape[1]} points with" if len(shape) == 3 else f"{shape[1]}x{shape[2]} grid with"
+        assert f"{axes} {shape[-1]} channels. If its channels come first, pass np.moveaxis(X, 1, -1)." in said[0]

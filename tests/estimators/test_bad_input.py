@@ -346,9 +346,9 @@ FITS = {
     "fields": ({}, X, Y),
     "table": ({}, TABLE, SCALARS),
     "parameters": ({}, TABLE, Y),
-    "learned position": ({"patches__positional_encoding": "learned"}, X, Y),
-    "scaler of points": ({"scaling__inputs": "point"}, X, Y),
-    "target scaler of points": ({"scaling__targets": "point"}, X, Y),
+    "learned position": ({"patches__positional_encoding": "learned", "refinement": "native"}, X, Y),
+    "scaler of points": ({"scaling__inputs": "point", "refinement": "native"}, X, Y),
+    "target scaler of points": ({"scaling__targets": "point", "refinement": "native"}, X, Y),
     "ragged": (LATENTS, PAIRS, TARGETS),
 }
 

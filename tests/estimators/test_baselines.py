@@ -894,3 +894,89 @@ def test_shares_of_the_variance_may_be_any_scalar_of_numpy(kind):
     found = PODRegressor(n_components=kind(0.5)).fit(X, y)
     expected = PODRegressor(n_components=0.5).fit(X, y)
     np.testing.assert_array_equal(found.predict(X), expected.predict(X))
+
+
+def slopes_of(value, table, step=1e-3):
+    """Central differences of a function of a table of parameters, row by row."""
+    ends = [[value(table + sign * part) for part in step * np.eye(table.shape[1])] for sign in (1, -1)]
+    return (np.stack(ends[0], axis=1) - np.stack(ends[1], axis=1)) / (2 * step)
+
+
+@pytest.mark.parametrize("kind", ["table", "named table", "field beside params", "params apart", "own nodes"])
+def test_gradients_are_the_limits_of_differences(kind):
+    table = np.random.default_rng(0).uniform(1, 2, (40, 2))
+    inputs = np.random.default_rng(1).normal(size=(40, *GRID, 1)).cumsum(axis=1)
+    y = np.sin(table[:, :1] + 2 * unit_grid(GRID)[:, 0]) * table[:, 1:] ** 2
+    fields = (y + ("fields" in kind or "apart" in kind) * 0.1 * inputs.reshape(40, -1)).reshape(40, *GRID, 1)
+    if kind == "own nodes":
+        nodes = unit_grid(GRID) * (1 + 0.1 * table[:, None, :1] * unit_grid(GRID)[:, :1])
+    given = {
+        "table": lambda rows: rows,
+        "named table": lambda rows: pytest.importorskip("pandas").DataFrame(rows, columns=["load", "length"]),
+        "field beside params": lambda rows: FieldSet(
+            unit_grid(GRID), inputs[: len(rows)].reshape(len(rows), -1, 1), params=rows, grid_shape=GRID
+        ),
+        "params apart": lambda rows: inputs[: len(rows)],
+        "own nodes": lambda rows: FieldSet(nodes[: len(rows)], params=rows),
+    }[kind]
+    options = lambda rows: {"params": rows} if kind == "params apart" else {}  # noqa: E731
+    model = PODRegressor().fit(
+        given(table), fields.reshape(40, -1, 1) if kind == "own nodes" else fields, **options(table)
+    )
+
+    def value(rows):
+        found = model.predict(given(rows), **options(rows))
+        return (np.asarray(getattr(found, "values", found)).reshape(len(rows), -1) ** 2).sum(axis=1)
+
+    rows = table[:6] + 0.01
+    found = model.gradient(given(rows), lambda field: (field[..., 0] ** 2).sum(dim=1), **options(rows))
+    assert np.abs(found).max() > 1
+    np.testing.assert_allclose(found, slopes_of(value, rows), rtol=1e-3, atol=1e-3)
+
+
+def test_gradients_come_in_parts_of_the_samples(monkeypatch):
+    table, sizes = RANDOM.uniform(1, 2, (20, 2)), []
+    fields = np.sin(table[:, :1] + table[:, 1:] * unit_grid((5,))[:, 0])[..., None]
+    model = PODRegressor().fit(table, fields)
+
+    def output(field):
+        sizes.append(len(field))
+        return field[:, 2, 0]
+
+    expected = model.gradient(table, output)
+    monkeypatch.setattr("skop.estimators.classical._pod.PREDICT_POINTS", 40)
+    np.testing.assert_allclose(model.gradient(table, output), expected, rtol=1e-9)
+    assert sizes == [20, 8, 8, 4]
+
+
+def test_what_has_no_gradient_is_named(subtests):
+    table, fields = RANDOM.uniform(1, 2, (20, 3)), RANDOM.normal(size=(20, *GRID, 1))
+    scattered = [RANDOM.random((20 + number % 2, 2)) for number in range(20)]
+    first = lambda field: field[:, 0, 0]  # noqa: E731
+    on_points = FieldSet(unit_grid(GRID), fields.reshape(20, -1, 1), params=table)
+    cases = [
+        ({}, fields, fields, first, "global parameters"),
+        ({}, table, fields, None, "output is None"),
+        ({}, table, fields[:, 0, :, 0], 3, "output is 3, but the estimator predicts 3 scalars"),
+        ({}, table, fields[:, 0, 0, 0], first, "output is a function"),
+        ({}, table, fields, lambda field: field[..., 0], r"output gives \(20, 12\)"),
+        ({}, table, fields, lambda field: torch.ones(len(field)), "output has no gradient"),
+        ({"regressor": Ridge()}, table, fields, first, "regressor is a Ridge; use regressor='auto'"),
+        (
+            {"grid": (4, 4)}, FieldSet(scattered, params=table), [points[:, :1] for points in scattered], first,
+            "resampling of grid=",
+        ),
+    ]  # fmt: skip
+    for options, X, y, output, words in cases:
+        with subtests.test(words):
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", SkopWarning)
+                model = PODRegressor(**options).fit(X, y)
+            with pytest.raises(FieldDataError, match=words):
+                model.gradient(X, output)
+    model = PODRegressor().fit(on_points, 2 * fields.reshape(20, -1, 1) + table[:, :1, None])
+    moved = FieldSet(0.9 * unit_grid(GRID), on_points.values, params=table)
+    with pytest.raises(FieldDataError, match="other points than in the fit"):
+        model.gradient(moved, first)
+    with pytest.warns(SkopWarning, match="parameter 0"):
+        model.gradient(on_points.with_params(np.add(table, [5.0, 0.0, 0.0])), first)

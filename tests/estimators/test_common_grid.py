@@ -8,7 +8,7 @@ from sklearn.base import clone
 import skop
 from skop import AutoRegressor, ConformalRegressor, FieldSet, LaMORegressor, PODRegressor
 from skop.data import GridResampler, unit_grid
-from skop.exceptions import FieldDataError, ModelFileError, ResamplingWarning
+from skop.exceptions import FieldDataError, ModelFileError, ResamplingWarning, SkopWarning
 
 CORNERS = unit_grid((2, 2)).reshape(-1, 2)
 
@@ -205,3 +205,38 @@ def test_it_is_a_candidate_of_the_automatic_choice():
     model = AutoRegressor(candidates=candidates, max_time=None, random_state=0).fit(X[:24], y[:24])
     assert {row["candidate"]: row["status"] for row in model.results_} == {"POD": "chosen", "mean": "compared"}
     assert model.score(X[24:], y[24:]) > 0.999
+
+
+@pytest.mark.parametrize("kind", ["lattices", "graded", "scattered"])
+def test_samples_on_a_few_sets_of_points_do_not_tell_of_these_alone(kind):
+    """Where each set has many samples, those that stay tell of the points of the one that is left out."""
+    lines = [(np.arange(count) + 0.5) / count for count in ((14, 14, 14) if kind == "graded" else (12, 13, 14))]
+    if kind == "graded":
+        lines[:2] = lines[0] ** 1.4, 1 - lines[1] ** 1.4
+    points = [np.stack(np.meshgrid(line, np.sort(lines[2]), indexing="ij"), axis=-1).reshape(-1, 2) for line in lines]
+    rng = np.random.default_rng(0)
+    if kind == "scattered":
+        points = [rng.random((count, 2)) for count in (200, 220, 210)]
+    law = lambda at, p: np.sin(4 * at[:, :1] * p[0] + 3 * at[:, 1:] + 2 * p[1])  # noqa: E731
+    params, new = rng.uniform(0.5, 1.5, (30, 2)), rng.uniform(0.6, 1.4, (10, 2))
+    places = [points[number % 2] for number in range(30)]
+    fields = [law(at, p) for at, p in zip(places, params, strict=True)]
+    X, y = FieldSet(places, None, params=params), FieldSet(places, fields)
+    others = [points[2]] * 10 + points[:2]
+    found = PODRegressor().fit(X, y).predict(FieldSet(others, None, params=np.concatenate([new, new[:2]])))
+    for at, p, values in zip(others[:10], new, found.to_list()[:10], strict=True):
+        # With these points known by their other samples, it was 0.2 to 1.
+        assert np.linalg.norm(values - law(at, p)) < 0.12 * np.linalg.norm(law(at, p))
+
+
+def test_points_of_which_others_tell_nothing_are_named():
+    rng = np.random.default_rng(0)
+    points, params = [rng.random((30, 2)), rng.random((33, 2))], rng.random((24, 2))
+    places = [points[number % 2] for number in range(24)]
+    # What grows with the parameters on one falls on the other.
+    signs = [1 if len(at) == 30 else -1 for at in places]
+    fields = [sign * (p[0] - p[1]) * np.sin(3 * at[:, :1]) for at, p, sign in zip(places, params, signs, strict=True)]
+    X, y = FieldSet(places, None, params=params), FieldSet(places, fields)
+    with pytest.warns(SkopWarning, match="on 2 different sets of points, and those on one do not tell"):
+        model = PODRegressor().fit(X, y)
+    assert model.score(X, y) > 0.8

@@ -264,7 +264,7 @@ REFUSALS = {
     "no samples": (lambda: tiny(LaMORegressor).fit(GRID, GRID), "m.pt2", None, "export needs X"),
     "another suffix": (lambda: tiny(LaMORegressor).fit(GRID, GRID), "m.pt", GRID, "'.onnx' or '.pt2'"),
     "finer grid": (
-        lambda: tiny(LaMORegressor).fit(GRID, GRID), "m.pt2", GRID.repeat(2, axis=1)[:, :11], "on a finer grid",
+        lambda: tiny(LaMORegressor).fit(GRID, GRID), "m.pt2", GRID.repeat(2, axis=1)[:, :11], "of another spacing",
     ),
     "resampled points": (
         lambda: tiny(LaMORegressor, grid=(4, 4)).fit(SHARED, SHARED), "m.pt2", SHARED, "interpolates between points",

@@ -214,8 +214,10 @@ def test_scalars_alone_and_beside_a_field():
 def test_learned_positions_tie_the_model_to_its_tokens():
     X = RANDOM.normal(size=(4, 6, 4, 1))
     estimator = small(patches__positional_encoding="learned", patches__size=2, max_iter=1).fit(X, X)
+    other = RANDOM.normal(size=(2, 8, 10, 1))
+    assert estimator.predict(other).shape == other.shape
     with pytest.raises(ValueError, match=r"for 6 tokens and cannot serve \d+.*positional_encoding='coordinates'"):
-        estimator.predict(RANDOM.normal(size=(2, 8, 10, 1)))
+        estimator.set_params(refinement="native").predict(other)
 
 
 def test_symmetries_move_the_samples_of_a_square():

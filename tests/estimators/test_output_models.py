@@ -341,6 +341,19 @@ def test_the_unit_of_the_targets_does_not_matter():
         np.testing.assert_allclose(found, expected, atol=1e-4)
 
 
+def test_the_number_of_a_material_is_no_place_on_a_line():
+    """Nothing tells of a number by the others, so that errors without all samples of one must not decide."""
+    strengths, errors = np.array([250.0, 350.0, 800.0, 160.0, 500.0, 50.0]), []
+    law = lambda x: strengths[x[:, 0].astype(int)] - 100 * x[:, 1] * x[:, 2]  # noqa: E731
+    for seed in range(6):
+        rng = np.random.default_rng(seed)
+        rows, new = (np.c_[rng.integers(0, 6, n), rng.uniform(1, 3, (n, 2))] for n in (40, 500))
+        errors.append(relative_l2_error(law(new), PODRegressor().fit(rows, law(rows)).predict(new), kind="scalar"))
+    # With these errors two of six have the error of the mean, 0.8 and 1.
+    assert max(errors) < 0.2
+    assert np.median(errors) < 0.05
+
+
 def test_nothing_lies_between_the_values_of_a_flag():
     """Columns of a table of zeros and ones are judged by their values alone, beside parameters of many."""
     errors = []
@@ -379,3 +392,38 @@ def test_a_base_has_the_logarithms_of_physical_targets(tmp_path):
     np.testing.assert_allclose(model.predict(NEW), power_law(NEW), rtol=1e-5)
     model.save(tmp_path / "model.skop")
     np.testing.assert_array_equal(skop.load(tmp_path / "model.skop").predict(NEW), model.predict(NEW))
+
+
+def test_gradients_of_a_base_of_several_models_are_the_limits_of_differences():
+    """One model has no channels, and others have no scalars."""
+    points = np.random.default_rng(3).random((6, 2))
+    fields, scalars = np.sin(X.sum(axis=1)[:, None] + 3 * points[:, 0]), np.stack([power_law(X)[:, 0], wave(X)], 1)
+    y = FieldSet(points, fields[..., np.newaxis], params=scalars)
+    model = LaMORegressor(width=8, depth=1, max_iter=2, random_state=0).fit(X, y)
+    assert {len(part.channels) for part in model.base_.estimator.models_} == {0, 1}
+    rows, steps = 1.01 * X[:4], 1e-3 * np.eye(3)
+    for output, value in (
+        (0, lambda found: found.params[:, 0]),
+        (1, lambda found: found.params[:, 1]),
+        (lambda field: (field[..., 0] ** 2).sum(dim=1), lambda found: (found.values[..., 0] ** 2).sum(axis=1)),
+    ):
+        ends = [[value(model.predict(rows + sign * step)) for step in steps] for sign in (1, -1)]
+        slopes = (np.stack(ends[0], axis=1) - np.stack(ends[1], axis=1)) / 2e-3
+        found = model.gradient(rows, output)
+        assert np.abs(found).max() > 0.1
+        np.testing.assert_allclose(found, slopes, rtol=1e-3, atol=1e-3)
+
+
+def test_gradients_are_the_derivatives_of_known_laws():
+    law, rows = power_law(X), NEW[:5]
+    stress = power_law(rows)[:, :1] * np.array([1.0, -2.0, 0.0]) / rows
+    found = PODRegressor().fit(X, law)
+    np.testing.assert_allclose(found.gradient(rows, 0), stress, rtol=1e-5, atol=1e-6)
+    displacement = power_law(rows)[:, 1:] * np.array([3.0, 0.0, -1.0]) / rows
+    np.testing.assert_allclose(found.gradient(rows, 1), displacement, rtol=1e-5, atol=1e-11)
+    polynomial = PODRegressor(regressor="polynomial").fit(X, (X**2).sum(axis=1) + X[:, 0] * X[:, 1])
+    np.testing.assert_allclose(polynomial.gradient(rows), 2 * rows + rows[:, [1, 0, 2]] * [1, 1, 0], rtol=1e-8)
+
+
+def test_the_mean_has_no_slope():
+    np.testing.assert_array_equal(PODRegressor(regressor="mean").fit(X, wave(X)).gradient(NEW), np.zeros((30, 3)))

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 
+import skop
 from skop import (
     DeepONetRegressor,
     FieldSet,
@@ -101,5 +102,53 @@ def test_a_program_of_fno_takes_any_number_of_samples(tmp_path):
     (field,) = torch.export.load(tmp_path / "model.pt2").module()(torch.tensor(fields, dtype=torch.float32))
     np.testing.assert_allclose(field.numpy(), model.predict(fields), atol=1e-5)
     pytest.importorskip("onnxscript")
-    with pytest.raises(SkopError, match=r"cannot convert this FNORegressor on geometry 'grid' to ONNX .*'\.pt2' file"):
+    with pytest.raises(SkopError, match=r"FNORegressor exports to '\.pt2' files only, .* another operator"):
         model.export(tmp_path / "model.onnx", fields)
+
+
+def test_fno_predicts_on_odd_and_even_grids():
+    pytest.importorskip("neuralop")
+
+    def samples(size):
+        x, y = np.meshgrid(*[np.linspace(0, 1, size)] * 2, indexing="ij")
+        return np.stack([np.sin(3 * x * phase + 2 * y) for phase in np.linspace(0.5, 1.5, 12)])[..., None]
+
+    for size in (10, 11):
+        # Otherwise X would be brought to the grid of the fit.
+        params = {"width": 8, "depth": 2, "n_modes": 6, "max_iter": 40, "base": None, "refinement": "native"}
+        model = FNORegressor(**params, random_state=0).fit(samples(size), samples(size) ** 2)
+        same, other = (1 - model.score(samples(count), samples(count) ** 2) for count in (size, 21 - size))
+        assert other < 1.5 * same
+
+
+@pytest.mark.parametrize(("fitted_on", "moved"), [((7, 6), True), ((6, 7), False)])
+def test_files_of_fno_of_earlier_versions_keep_the_frequencies_that_were_learned(fitted_on, moved, tmp_path):
+    pytest.importorskip("neuralop")
+    model = FNORegressor(width=4, depth=1, max_iter=1, base=None, refinement="native", random_state=0)
+    model.fit(*[RANDOM.random((4, *fitted_on, 1))] * 2)
+    odd = RANDOM.random((2, 7, 7, 1))
+    model.save(tmp_path / "now.skop")
+    usual = model.predict(odd)
+    np.testing.assert_array_equal(skop.load(tmp_path / "now.skop").predict(odd), usual)
+    for convolution in model.module_.fno.fno_blocks.convs:
+        convolution.library_shifts = moved
+    expected = model.predict(odd)
+    assert np.array_equal(expected, usual) != moved
+    # Files had no such attribute. One that is saved again, and a warm start, go on as the fit was.
+    del model.library_shifts_
+    for _ in range(2):
+        model.save(tmp_path / "older.skop")
+        model = skop.load(tmp_path / "older.skop")
+        np.testing.assert_array_equal(model.predict(odd), expected)
+    fields = RANDOM.random((4, *fitted_on, 1))
+    assert model.set_params(warm_start=True).fit(fields, fields).library_shifts_ == moved
+    assert not model.set_params(warm_start=False).fit(fields, fields).library_shifts_
+
+
+def test_a_graph_of_deeponet_is_for_the_sensors(tmp_path):
+    model = DeepONetRegressor(width=8, n_basis=4, max_iter=1, random_state=0).fit(FIELDS, FIELDS)
+    places = FieldSet(RANDOM.random((36, 2)), FIELDS.reshape(6, 36, 1))
+    for X, count in ((RANDOM.random((2, 9, 7, 1)), 63), (places, 36)):
+        with pytest.raises(FieldDataError, match=f"X are at {count} points, .* the 36 sensors of .*; pass X on"):
+            model.export(tmp_path / "model.pt2", X)
+    model.export(tmp_path / "model.pt2", FIELDS)

@@ -329,7 +329,7 @@ def test_tables_are_refused():
 
 def test_finer_grids_are_refused():
     X = samples((5, 5))
-    with pytest.raises(FieldDataError, match="X is 2x2 times finer"):
+    with pytest.raises(FieldDataError, match="predict interpolates predictions at the spacing"):
         frequency_response(lamo().fit(X, X), samples((9, 9)))
 
 

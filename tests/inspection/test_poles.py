@@ -193,7 +193,7 @@ def test_what_has_no_poles_is_named(model):
         learned_poles(lamo.fit(X, X), X)
     with pytest.raises(ValueError, match="estimator is a EnsembleRegressor"):
         learned_poles(EnsembleRegressor(lamo), X)
-    with pytest.raises(FieldDataError, match="2x2 times finer"):
+    with pytest.raises(FieldDataError, match="predict interpolates predictions at the spacing"):
         learned_poles(model, samples((7, 9)))
     points = np.random.default_rng(0).random((20, 2)), samples((20,))
     with pytest.raises(FieldDataError, match="form no regular grid"):

@@ -10,7 +10,7 @@ import skop.surrogate._stages
 from skop import FieldSet, LaMORegressor
 from skop.data import Predictions, unit_grid
 from skop.exceptions import ResolutionWarning
-from skop.surrogate._refinement import predict_refined, refinement_factors
+from skop.surrogate._refinement import predict_on_lines, predict_refined, refinement_factors
 
 CASES = [((17,), (2,)), ((16,), (3,)), ((13, 17), (3, 2)), ((10, 5), (2, 1)), ((9, 9, 11), (2, 2, 2))]
 #: Points along each axis that leave at least four coarse ones, which a cubic needs.
@@ -210,6 +210,30 @@ def test_scalars_are_the_weighted_mean_over_the_readings(average):
     np.testing.assert_array_equal(alone.scalars, found)
 
 
+@pytest.mark.parametrize("axes", [(0, 1), (1, 0)])
+@pytest.mark.parametrize("grid", [(7, 9), (12, 5), (8, 6)])
+def test_cubics_pass_through_the_grid_of_the_fit(grid, axes):
+    """On uneven lines, one of which runs backwards, along either coordinate."""
+
+    def on_lines(lines):
+        along = np.stack(np.meshgrid(*lines, indexing="ij"), axis=-1)[..., list(axes)].reshape(-1, 2)
+        return FieldSet(along, cubic(along)[np.newaxis, :, np.newaxis], grid_shape=tuple(map(len, lines)))
+
+    cubic = lambda at: at[:, 0] ** 3 - 2 * at[:, 0] * at[:, 1] ** 2 + at[:, 1] ** 3  # noqa: E731
+    lines, own = ([np.linspace(0, 1, n) ** 1.3, 1 - np.linspace(0, 1, m)] for n, m in ((8, 7), grid))
+    seen = []
+
+    def network(part):
+        seen.append(part)
+        return read(part)
+
+    found = predict_on_lines(on_lines(own), lines, axes, network)
+    expected = on_lines(lines)
+    np.testing.assert_allclose(seen[0].coords, expected.coords, rtol=1e-15)
+    np.testing.assert_allclose(seen[0].values, expected.values, rtol=1e-11, atol=1e-12)
+    np.testing.assert_allclose(found.fields, on_lines(own).values, rtol=1e-11, atol=1e-12)
+
+
 # ---------------------------------------------------------------- the estimator
 def fitted(X, y, **params):
     settings = {"width": 8, "depth": 1, "max_iter": 1, "random_state": 0}
@@ -237,6 +261,25 @@ def test_the_kinds_of_refinement():
     with pytest.warns(ResolutionWarning):
         native = estimator.set_params(refinement="native").predict(fine)
     assert np.abs(native[:, ::2, ::2] - coarse).max() > 1e-6
+
+
+@pytest.mark.parametrize("grid", [(7, 9), (9, 8), (12, 8), (5, 8)])
+def test_a_network_sees_its_own_grid_alone(grid):
+    """Patches of a grid of one point more or less are padded otherwise, and were never in the training."""
+    factors = np.random.default_rng(0).normal(size=(6, 2))
+
+    def samples(shape):
+        x, y = unit_grid(shape).T
+        return (factors @ np.stack([1 + x * y**2 - x**3, x + y**3])).reshape(6, *shape, 1)
+
+    model = fitted(samples((8, 8)), samples((8, 8)) ** 2, base=None)
+    known = model.predict(samples((8, 8))).reshape(6, 64, 1)
+    # Cubics pass through splines, so that only the way back is left.
+    at = FieldSet(unit_grid(grid), np.zeros((6, grid[0] * grid[1], 1)), grid_shape=grid)
+    expected = predict_on_lines(at, [np.linspace(0, 1, 8)] * 2, (0, 1), lambda _: Predictions(known)).fields
+    np.testing.assert_allclose(model.predict(samples(grid)), expected.reshape(6, *grid, 1), rtol=1e-9, atol=1e-10)
+    native = model.set_params(refinement="native").predict(samples(grid))
+    assert np.abs(native - expected.reshape(native.shape)).max() > 1e-4
 
 
 @pytest.mark.parametrize("geometry", ["grid", "structured", "points"])

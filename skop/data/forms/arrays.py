@@ -19,7 +19,8 @@ from skop.exceptions import FieldDataError, warn
 
 __all__ = ["GRID", "grid_array"]
 
-#: Length of the first axis of a grid up to which it may hold channels; the others are twice as long at least then.
+#: Length of the first axis of a grid up to which it may hold channels; the others are twice as long at least then, on a
+#: line four times.
 _FEW_CHANNELS = 4
 
 
@@ -78,10 +79,12 @@ def grid_array(X: Any, name: str) -> FieldSet:
                 f"{array.shape[-1]} channels. For one channel on a {grid[0]}x{array.shape[-1]} grid, add a channel "
                 f"axis: {name}[..., None]."
             )
-    if len(grid) > 1 and grid[0] <= _FEW_CHANNELS and min(*grid[1:], array.shape[-1]) >= 2 * _FEW_CHANNELS:
-        shape = "x".join(map(str, grid))
+    # On a line only the number of channels tells, so that it must be larger.
+    many = (2 if len(grid) > 1 else 4) * _FEW_CHANNELS
+    if grid[0] <= _FEW_CHANNELS and min(array.shape[2:]) >= many:
+        shape = "x".join(map(str, grid)) + " grid" if len(grid) > 1 else f"1-D grid of {grid[0]} points"
         warn(
-            f"{name} of shape {tuple(array.shape)} is read as a {shape} grid with {array.shape[-1]} channels. If its "
+            f"{name} of shape {tuple(array.shape)} is read as a {shape} with {array.shape[-1]} channels. If its "
             f"channels come first, pass np.moveaxis({name}, 1, -1)."
         )
     if 0 in array.shape:

@@ -3,20 +3,82 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
 from skop._typing import FloatArray, IntArray
 from skop.data import FieldSet, GridResampler, Targets, TrainingData
+from skop.estimators.classical._copies import groups_on_same_points
+from skop.estimators.classical._nodes import Numbering, keep_their_distances
 from skop.exceptions import ResamplingWarning, warn
 from skop.metrics._flat import relative_l2_of_fields
 
-__all__ = ["MOST_GRID_AXES", "on_grid", "warn_of_resampling", "without_distance"]
+__all__ = ["MOST_GRID_AXES", "on_grid", "readings", "reads_points", "warn_of_resampling"]
 
 #: Largest number of axes of a grid for scattered points.
 MOST_GRID_AXES = 3
 #: Warn if the relative error of interpolation to a grid and back exceeds this.
 _LARGE_ERROR = 0.02
+#: Cells of an automatic grid for each point of a sample.
+_CELLS = 8.0
+
+
+def readings(data: TrainingData, grid: Any, *, is_chosen: bool) -> list[TrainingData]:
+    """Samples as a classical model may read them, the simplest one first: at their nodes, or on a common grid.
+
+    Parameters
+    ----------
+    data : TrainingData
+        n samples.
+    grid : "auto", int, tuple of int or None
+        As in `skop.PODRegressor`.
+    is_chosen : bool
+        Whether the errors on unseen samples are known, by which one of several is chosen.
+
+    Returns
+    -------
+    list of TrainingData
+        One or two.
+    """
+    inputs, has_more = data.inputs, data.spec.n_fields or data.spec.n_params
+    if grid is None or data.spec.geometry != "points" or data.targets.elsewhere:
+        return [data]
+    needs_grid = not isinstance(grid, str)
+    if not needs_grid:
+        if inputs.shared_coords or inputs.n_dims > MOST_GRID_AXES:
+            return [data]
+        needs_grid = inputs.is_ragged or not (
+            Numbering.from_fit(inputs.coords).is_known and keep_their_distances(inputs)
+        )
+        if not needs_grid and not (has_more and is_chosen and groups_on_same_points(inputs, None) is not None):
+            return [data]
+    resampler = GridResampler.fit(inputs, grid)
+    if isinstance(grid, str):
+        finer = _CELLS ** (1 / inputs.n_dims)
+        resampler = replace(resampler, grid_shape=tuple(round(finer * (size - 1)) + 1 for size in resampler.grid_shape))
+    shaped = on_grid(data, resampler)
+    if not needs_grid:
+        return [data, _without_distance(shaped) if resampler.distance else shaped]
+    # Where points are drawn anew for each sample, their distances are noise.
+    return [_without_distance(shaped), shaped] if resampler.distance and has_more and is_chosen else [shaped]
+
+
+def reads_points(data: TrainingData) -> bool:
+    """Return whether a model of samples reads where their points are.
+
+    Parameters
+    ----------
+    data : TrainingData
+        Samples, at their nodes or on a common grid.
+
+    Returns
+    -------
+    bool
+        Whether it does.
+    """
+    resampler = data.spec.resampler
+    return not data.inputs.shared_coords if resampler is None else bool(resampler.distance)
 
 
 def on_grid(data: TrainingData, resampler: GridResampler, used: IntArray | None = None) -> TrainingData:
@@ -59,19 +121,8 @@ def on_grid(data: TrainingData, resampler: GridResampler, used: IntArray | None 
     )
 
 
-def without_distance(data: TrainingData) -> TrainingData:
-    """Leave out the channel of distances from the points of each sample, which is the last one on a grid.
-
-    Parameters
-    ----------
-    data : TrainingData
-        Samples on a grid, with this channel.
-
-    Returns
-    -------
-    TrainingData
-        Samples with input fields and global parameters alone, if there are any.
-    """
+def _without_distance(data: TrainingData) -> TrainingData:
+    """Samples on a grid without the distances from their points, the last channel there."""
     inputs = _with_channels(data.inputs, np.asarray(data.inputs.values)[..., :-1])
     resampler = data.spec.resampler
     spec = data.spec if resampler is None else replace(data.spec, resampler=replace(resampler, distance=False))

@@ -19,7 +19,14 @@ from skop.data import FieldSet, Targets, TrainingData, piece_length
 from skop.estimators._weights import samples_with_weight
 from skop.exceptions import FieldDataError
 
-__all__ = ["groups_of_repeats", "groups_of_same_inputs", "merged", "relative", "without_copies"]
+__all__ = [
+    "groups_of_repeats",
+    "groups_of_same_inputs",
+    "groups_on_same_points",
+    "merged",
+    "relative",
+    "without_copies",
+]
 
 #: Smaller parts of the mean weight count as this one, which is rounding in all sums; rows are divided by its root.
 _NO_WEIGHT = 1e-14
@@ -203,6 +210,32 @@ def relative(weight: FloatArray | None) -> FloatArray | None:
     if weight is None or np.ptp(weight) == 0:
         return None
     return np.maximum(weight / weight.mean(), _NO_WEIGHT)
+
+
+def groups_on_same_points(inputs: FieldSet, groups: IntArray | None) -> IntArray | None:
+    """Number the groups of samples that have their points, or a group, in common.
+
+    Samples on the points of others tell of these points, and nothing of new ones.
+
+    Parameters
+    ----------
+    inputs : FieldSet
+        n samples.
+    groups : ndarray of int, shape (n,), or None
+        Groups that are known.
+
+    Returns
+    -------
+    ndarray of int, shape (n,), or None
+        Numbers; None where all samples share their points, or these join no groups, or all of them.
+    """
+    if inputs.shared_coords:
+        return None
+    own = np.arange(len(inputs)) if groups is None else np.unique(groups, return_inverse=True)[1]
+    numbers, count = groups_of_same_inputs(FieldSet(inputs.coords_list())), own.max() + 1
+    edges = coo_array((np.ones(len(own)), (own, count + numbers)), shape=(count + numbers.max() + 1,) * 2)
+    found = connected_components(edges, directed=False)[1][own]
+    return found if 0 < found.max() < count - 1 else None
 
 
 def merged(

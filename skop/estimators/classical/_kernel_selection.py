@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -62,6 +63,9 @@ _BEYOND_CHANCE, _CLEAR = 2.0, 0.3
 _HALVED = 200
 #: Least number of different values of a parameter: a parabola needs three beside the one that is left out.
 _FEWEST_LEVELS = 4
+#: A parameter tells of values that are left out if a model that reads it has less than this part of the error of one
+#: that does not, on up to this number of samples.
+_TELLS, _FEW = 0.8, 100
 #: Drop a kernel if its error on some of the samples exceeds this multiple of the smallest.
 _WORSE = 1.2
 #: On all samples, try penalties within this number of decades of the best one on some samples.
@@ -148,7 +152,6 @@ class Selection:
         # Two values beside parameters of many are a flag or a category, of which none lies between.
         fewest = 2 if len(self.shared) == points.shape[1] else 3
         self._few_values = [place for place, held in self.shared.items() if fewest <= held.max() + 1 < _FEWEST_LEVELS]
-        self._levels = [held for held in self.shared.values() if held.max() + 1 >= _FEWEST_LEVELS]
         places = np.unique(points, axis=0, return_inverse=True)[1]
         #: Numbers of the inputs, some of which several samples have; None with groups, or if all differ.
         self.repeats: IntArray | None = places if groups is None and places.max() + 1 < len(points) else None
@@ -156,6 +159,8 @@ class Selection:
         # Samples in an order that does not depend on the caller's, of which every k-th is taken.
         step = -(-len(points) // _SCREENED)
         self.few = np.sort(np.argsort(key_of(points), kind="stable")[::step]) if step > 1 else self.all
+        many = [place for place, held in self.shared.items() if held.max() + 1 >= _FEWEST_LEVELS]
+        self._levels = [self.shared[place] for place in many if _tells_of_new_values(self, place)]
 
     def screen(self, name: str) -> list[Trial]:
         """Errors of the kernels of a kind of model on some of the samples, best first; few where all decide."""
@@ -725,6 +730,35 @@ def _within(numbers: IntArray) -> list[IntArray]:
     ends = numbers.min(), numbers.max()
     parts = [rows[~np.isin(numbers[rows[:, 0]], ends)] for rows in same_sizes(numbers)]
     return [rows for rows in parts if len(rows)]
+
+
+def _tells_of_new_values(selection: Selection, place: int) -> bool:
+    """Whether samples tell of values of a parameter that they do not have, as not those of a category by its number.
+
+    A model that reads the parameter then predicts all samples of a value by the others far better than one that does
+    not. Values of a run, which has several of these, are known to tell.
+    """
+    few, points, own = selection.few, selection.points, selection.shared[place]
+    others = (held for other, held in selection.shared.items() if other != place)
+    if selection.groups is not None or any(len(set(zip(own, held, strict=True))) == own.max() + 1 for held in others):
+        return True
+    samples = few[np.argsort(key_of(points[few]), kind="stable")[:: -(-len(few) // _FEW)]]
+    parts = _within(own[samples])
+    if not parts:
+        return True
+    targets, rows = selection.targets[samples, :_LEADING], np.concatenate([part.ravel() for part in parts])
+    distance, least = float(np.sqrt(2 * variance_of(points, selection.weight).sum())) or 1.0, []
+    for unit in (np.inf, 1.0):
+        errors = []
+        for name, factor in product(("gaussian", "matern52"), _SCALES[1:]):
+            scales = np.full(points.shape[1], factor * distance)
+            scales[place] *= unit
+            system = selection._system_of_some(Kernel(name, 0, scales), samples)
+            projected, penalties = system.project(targets), system.penalties[::2]
+            residuals = system.leaving_out(parts).left_out_by(projected, penalties)[:, rows]
+            errors.append(float(np.min(selection._error_of(residuals, samples[rows]))))
+        least.append(min(errors))
+    return least[1] < _TELLS * least[0]
 
 
 def _first(trial: Trial) -> float:

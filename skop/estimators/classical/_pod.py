@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from math import prod
 from numbers import Integral, Real
@@ -10,12 +11,12 @@ from typing import Any, Self
 import numpy as np
 import torch
 from sklearn.base import clone
+from sklearn.utils import gen_batches
 
 from skop._sklearn_compat import HasMethods, Interval, SequenceOf, StrOptions, fit_context
 from skop._typing import FloatArray, IntArray
 from skop.data import (
     FieldSet,
-    GridResampler,
     Predictions,
     TrainingData,
     interpolate_fields,
@@ -24,11 +25,11 @@ from skop.data import (
 from skop.estimators._field import FieldRegressor, fitted_attributes, restored_on_failure
 from skop.estimators._parts import by_chunks
 from skop.estimators._weights import counts_as_weight, used_samples, weight_option
-from skop.estimators.classical._common_grid import MOST_GRID_AXES, on_grid, warn_of_resampling, without_distance
+from skop.estimators.classical._common_grid import MOST_GRID_AXES, on_grid, readings, reads_points, warn_of_resampling
 from skop.estimators.classical._components import Decomposition, variance_of
-from skop.estimators.classical._copies import relative, without_copies
+from skop.estimators.classical._copies import groups_on_same_points, relative, without_copies
 from skop.estimators.classical._kernel_models import KernelModel
-from skop.estimators.classical._nodes import Numbering, keep_their_distances
+from skop.estimators.classical._nodes import Numbering
 from skop.estimators.classical._output_models import (
     REGRESSORS,
     ModelSearch,
@@ -38,7 +39,10 @@ from skop.estimators.classical._output_models import (
 )
 from skop.estimators.classical._target_rows import deviation, own_spreads, rounding_of, spreads
 from skop.estimators.files._file_checks import Held, check_loaded, checks, is_one_of, tried
-from skop.exceptions import FieldDataError
+from skop.exceptions import FieldDataError, each_warning_once, warn
+from skop.networks import Outputs
+from skop.surrogate._gradient import derivatives, selection
+from skop.surrogate._stages import PREDICT_POINTS
 
 __all__ = ["NOTHING_OUTSIDE", "OF_USE", "PODRegressor"]
 
@@ -51,8 +55,6 @@ NOTHING_OUTSIDE = 1e-12
 OF_USE = 0.98
 #: Relative differences up to this are rounding.
 _ROUNDING = 1e-13
-#: Cells of an automatic grid for each point of a sample.
-_CELLS = 8.0
 
 
 class PODRegressor(FieldRegressor):
@@ -298,38 +300,43 @@ class PODRegressor(FieldRegressor):
             weight_option(self.regressor, weight)
         self._store_spec(data.inputs, data.spec)
         self._store_seen(data)
-        if not self._needs_grid(data):
+        candidates = readings(data, self.grid, is_chosen=isinstance(self.regressor, str))
+        if candidates[0] is data:
             _refuse_ragged(data.inputs, "the mean of fields" if self.regressor == "mean" else "PODRegressor")
-            self._fit_on_points(data, groups, units, weight)
+        options = units, weight
+        if len(candidates) == 1:
+            self._fit_on_points(candidates[0], groups, *options)
             return
-        resampler = GridResampler.fit(data.inputs, self.grid)
-        if self.grid == "auto":
-            finer = _CELLS ** (1 / data.inputs.n_dims)
-            shape = tuple(round(finer * (size - 1)) + 1 for size in resampler.grid_shape)
-            resampler = replace(resampler, grid_shape=shape)
-        shaped = on_grid(data, resampler)
-        candidates, found = [shaped], []
-        has_more = data.spec.n_fields or data.spec.n_params
-        if resampler.distance and has_more and isinstance(self.regressor, str):
-            # Where points are drawn anew for each sample, their distances are noise.
-            candidates.insert(0, without_distance(shaped))
+        together = groups_on_same_points(data.inputs, groups)
+        if together is not None:
+            chosen = self._best_of(candidates, together, *options)
+            errors = self.leave_one_out_errors_
+            if self.leave_one_out_error_ < OF_USE * errors["mean"]:
+                if not reads_points(chosen):
+                    self._fit_on_points(chosen, groups, *options)
+                return
+            warn(
+                f"the samples are on {together.max() + 1} different sets of points, and those on one do not tell of "
+                "those on another: errors of the fit are those of new samples on these points, and predictions on "
+                "others can be wrong. Add samples on other points."
+            )
+        self._best_of(candidates, groups, *options)
+
+    def _best_of(
+        self,
+        candidates: list[TrainingData],
+        groups: IntArray | None,
+        units: tuple[FloatArray, FloatArray] | None,
+        weight: FloatArray | None,
+    ) -> TrainingData:
+        """Fit to each of two candidates, and keep the first unless the second predicts unseen samples better."""
+        found = []
         for candidate in candidates:
             self._fit_on_points(candidate, groups, units, weight)
-            self.spec_ = candidate.spec
             found.append(fitted_attributes(self))
-        if len(found) > 1 and OF_USE * found[0]["leave_one_out_error_"] <= found[1]["leave_one_out_error_"]:
-            self.__dict__.update(found[0])
-
-    def _needs_grid(self, data: TrainingData) -> bool:
-        """Whether samples are to be interpolated to a common grid."""
-        inputs = data.inputs
-        if self.grid is None or data.spec.geometry != "points" or data.targets.elsewhere:
-            return False
-        if not isinstance(self.grid, str):
-            return True
-        if inputs.shared_coords or inputs.n_dims > MOST_GRID_AXES:
-            return False
-        return inputs.is_ragged or not (Numbering.from_fit(inputs.coords).is_known and keep_their_distances(inputs))
+        best = int(OF_USE * found[0]["leave_one_out_error_"] > found[1]["leave_one_out_error_"])
+        self.__dict__.update(found[best])
+        return candidates[best]
 
     def _fit_on_points(
         self,
@@ -339,6 +346,7 @@ class PODRegressor(FieldRegressor):
         weight: FloatArray | None,
     ) -> None:
         """Find the bases and fit the map of samples on shared points, or on nodes that correspond."""
+        self.spec_ = data.spec
         self.points_ = data.inputs.coords if data.inputs.shared_coords else None
         self.numbering_ = None
         if not data.inputs.shared_coords:
@@ -522,13 +530,74 @@ class PODRegressor(FieldRegressor):
         features = None
         if inputs is not None and self.input_basis_ is not None:
             features = torch.as_tensor(self._features(_parts(inputs)[0]))
-        fields, scalars = zip(*(model.predict_tensor(params, features) for model in self.models_), strict=True)
-        channels, numbers = (
-            np.argsort(np.concatenate([getattr(model, name) for model in self.models_]))
-            for name in ("channels", "scalars")
-        )
-        held = torch.cat(fields, dim=-1)[..., channels].flatten(1), torch.cat(scalars, dim=-1)[..., numbers]
+        parts, held = [model.predict_tensor(params, features) for model in self.models_], []
+        for place, name in enumerate(("channels", "scalars")):
+            numbers = [getattr(model, name) for model in self.models_]
+            # Models without channels know no number of points.
+            if own := [part[place] for part, few in zip(parts, numbers, strict=True) if len(few)]:
+                held.append(torch.cat(own, dim=-1)[..., np.argsort(np.concatenate(numbers))].flatten(1))
         return torch.cat(held, dim=1)
+
+    def gradient(
+        self, X: Any, output: int | Callable[[torch.Tensor], torch.Tensor] | None = None, *, params: Any = None
+    ) -> FloatArray:
+        """Return the derivative of an output with respect to the global parameters of each sample.
+
+        It is computed by automatic differentiation, and has none of the rounding errors of differences between
+        predictions: the weights of a regressor that interpolates nearly cancel.
+
+        Parameters
+        ----------
+        X : as in `predict`, with global parameters
+            A table of parameters or features, a FieldSet with `params`, or fields or meshes beside `params`.
+        output : int, callable or None, default=None
+            Output to differentiate: the index of a scalar output; or a function of the predicted fields, a tensor
+            ``(m, P, q)``, that returns a tensor ``(m,)``, as in `LaMORegressor.gradient`. A large set comes in parts of
+            m < n samples. None is for estimators that predict a single scalar.
+        params : as in `predict`
+            Global parameters beside fields or meshes, with respect to which the derivative is taken.
+
+        Returns
+        -------
+        ndarray of shape (n, p)
+            Derivatives, in units of the output per unit of the parameter.
+
+        Raises
+        ------
+        FieldDataError
+            If X has no global parameters, samples are interpolated to a common grid, `regressor` is one of
+            scikit-learn, or `output` does not match the predictions.
+
+        See Also
+        --------
+        predict : Predict the outputs.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from skop import PODRegressor
+        >>> X = np.random.default_rng(0).random((40, 2))
+        >>> y = ((X - [0.3, 0.6]) ** 2).sum(axis=1)
+        >>> model = PODRegressor().fit(X, y)
+        >>> print(model.gradient([[0.5, 0.5]]).round(3))
+        [[ 0.4 -0.2]]
+        """
+        with each_warning_once():
+            inputs, _ = self._read_inputs(X, params)
+            self._warn_if_outside(inputs)
+            select, n_outputs = selection(self.spec_, inputs, output), self.spec_.n_outputs
+
+            def values(rows: Any, given: torch.Tensor) -> torch.Tensor:
+                """The output of some samples."""
+                # What cannot be predicted has no derivative.
+                self._predict_values(inputs[rows])
+                found = self._predict_tensor(given, inputs[rows])
+                count = found.shape[1] - self.spec_.n_scalars
+                field = found[:, :count].unflatten(1, (-1, n_outputs)) if n_outputs else None
+                return select(Outputs(field, found[:, count:]))
+
+            size = max(1, PREDICT_POINTS // int(inputs.n_points.max()))
+            return derivatives(values, inputs.params, gen_batches(len(inputs), size))
 
     def _leave_one_out(
         self, data: TrainingData, weight: FloatArray | None = None, groups: IntArray | None = None

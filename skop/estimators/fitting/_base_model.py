@@ -32,7 +32,7 @@ from skop.estimators._field import FieldRegressor, end_if_interrupted
 from skop.estimators._reading import checked_by_caller
 from skop.estimators._weights import counts_as_weight, weight_option
 from skop.estimators.classical._components import error_of_mean, mean_of, of_others
-from skop.estimators.classical._copies import groups_of_same_inputs, merged
+from skop.estimators.classical._copies import groups_of_same_inputs, groups_on_same_points, merged
 from skop.estimators.classical._nodes import keep_their_distances
 from skop.estimators.classical._pod import OF_USE, PODRegressor
 from skop.estimators.files._file_checks import Held, checks
@@ -195,6 +195,9 @@ class BaseModel:
         chosen, group, counts, near = merged(whole, own, n_frames)
         merged_weight = counts_as_weight(kind, own, counts)
         runs = near if n_frames == 1 else _runs_of(used // n_frames, group)
+        # A sample on the points of others would tell nothing of new points.
+        together = groups_on_same_points(chosen.inputs, runs)
+        runs = runs if together is None else together
         estimator, nodes = _classical(kind) if isinstance(kind, str) else clone(kind), None
         if isinstance(estimator, PODRegressor) and estimator.grid == "auto":
             # Only samples with corresponding nodes have a base.

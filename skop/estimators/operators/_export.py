@@ -141,15 +141,16 @@ def _refuse_what_has_no_graph(estimator: Any, samples: FieldSet) -> None:
         "y of the fit was on other points than X; fit with y interpolated to the points of X": (
             estimator.spec_.target_points != "inputs"
         ),
+        **_reasons_of_sensors(getattr(estimator, "sensors_", None), samples),
     }
     for reason, applies in reasons.items():
         if applies:
             raise FieldDataError(f"export writes scaling and one call of the network, but {reason}.")
     estimator.surrogate_.refine.require_grid(samples)
-    if max(estimator.surrogate_.refine.factors(samples)) > 1:
+    if not estimator.surrogate_.refine.is_direct(samples):
         raise FieldDataError(
-            "X is on a finer grid than in the fit, which predict resolves by several calls of the network; pass X on "
-            "the grid of the fit, or set refinement='native'."
+            "X is on a grid of another spacing than in the fit, where predict interpolates predictions at that of the "
+            "fit; pass X on the grid of the fit, or set refinement='native'."
         )
 
 
@@ -171,6 +172,18 @@ def _reasons_of_base(base: BaseModel | None, samples: FieldSet) -> dict[str, boo
         "base='pod' or base=None": has_graph and model.spec_.resampler is not None,
         "the nodes of X do not correspond to those of the fit, which its base needs; pass X with the nodes of the fit, "
         "or fit with base=None": has_graph and not base.knows(samples).all(),
+    }
+
+
+def _reasons_of_sensors(sensors: FloatArray | None, samples: FieldSet) -> dict[str, bool]:
+    """Reason why a network that reads fields at sensors has no graph for the points of the samples."""
+    if sensors is None:
+        return {}
+    return {
+        f"the input fields of X are at {samples.n_points[0]} points, which are not the {len(sensors)} sensors of the "
+        "fit, and would be interpolated to these; pass X on the points of the fit, sensors_": (
+            not samples.shared_coords or not np.array_equal(samples.coords, sensors)
+        )
     }
 
 
@@ -516,6 +529,13 @@ def _onnx_model(program: Any, graph: _PredictionGraph, estimator: Any) -> Any:
             written: Any = torch.onnx.export(program, dynamo=True, verbose=False, **names)
             return written.model_proto
         except Exception as error:  # whatever the converter may raise
+            values = (node.meta.get("val") for node in program.graph.nodes)
+            if any(isinstance(value, torch.Tensor) and value.is_complex() for value in values):
+                raise SkopError(
+                    f"{type(estimator).__name__} exports to '.pt2' files only, since its network computes with complex "
+                    "numbers, which PyTorch cannot convert to ONNX; export it to a '.pt2' file, which PyTorch reads, "
+                    "or fit another operator, such as LaMORegressor or UNetRegressor."
+                ) from error
             root: BaseException = error
             while root.__cause__ is not None:
                 root = root.__cause__

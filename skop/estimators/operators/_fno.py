@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from numbers import Real
+from typing import Any
 
 from skop._parameters import Whole, param
 from skop._sklearn_compat import Interval
-from skop.data import DataSpec
+from skop.data import DataSpec, TrainingData
+from skop.estimators.files._file_checks import Held, checks
 from skop.estimators.operators._operator import OperatorRegressor
 from skop.estimators.operators._tokens import grid_geometry, refuse_scattered_points
 from skop.networks import FNONetwork, OperatorNetwork
@@ -27,7 +29,8 @@ class FNORegressor(OperatorRegressor):
 
     Notes
     -----
-    Frequencies are defined on any grid, so that ``refinement="native"`` applies the network to a finer grid itself.
+    Frequencies are defined on any grid, so that ``refinement="native"`` applies the network to other grids themselves.
+    They are the same on grids of odd and of even size, where those of the library differ.
     Other options of the library have its default values.
 
     References
@@ -71,6 +74,9 @@ class FNORegressor(OperatorRegressor):
     )
     geometry: str = grid_geometry()
 
+    #: Whether frequencies are moved as in the library, which the weights of an earlier version can need.
+    library_shifts_ = False
+
     def _choose_geometry(self, spec: DataSpec) -> str:
         """Return ``"grid"`` or ``"structured"``; raise an error for points without a grid."""
         refuse_scattered_points(spec, "FNORegressor transforms")
@@ -78,4 +84,26 @@ class FNORegressor(OperatorRegressor):
 
     def _build_network(self, spec: DataSpec, geometry: str) -> OperatorNetwork:
         """Build the network for the data."""
-        return FNONetwork(**self._keywords(spec, "width", "depth", "n_modes", "domain_padding"))
+        keywords = self._keywords(spec, "width", "depth", "n_modes", "domain_padding")
+        return FNONetwork(**keywords, library_shifts=self.library_shifts_)
+
+    def _check_samples(self, data: TrainingData) -> None:
+        """Note for the file that frequencies are not moved; a warm start goes on as it was."""
+        if not self._continues:
+            self.library_shifts_ = False
+
+    @classmethod
+    def _upgrade(cls, held: dict[str, Any]) -> None:
+        """Fits of earlier versions on a grid of odd size were trained with moved frequencies."""
+        super()._upgrade(held)
+        if "spec_" in held and "library_shifts_" not in held:
+            shape = held["spec_"].network_spec.grid_shape or ()
+            # Nothing is moved along the last axis.
+            held["library_shifts_"] = any(size % 2 for size in shape[:-1])
+
+
+# ---------------------------------------------------------------------- what a file must hold
+@checks("FNORegressor")
+def _check_fno(held: Held) -> None:
+    """Check how the network of a file reads frequencies."""
+    held.flag("library_shifts_")
