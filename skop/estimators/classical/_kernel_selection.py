@@ -33,7 +33,7 @@ from skop.estimators.classical._kernel_models import (
 )
 from skop.estimators.classical._length_scales import ScaleSearch, geometric_mean, root_of
 
-__all__ = ["Found", "Selection", "between_ends", "between_values"]
+__all__ = ["Found", "Selection", "between_ends", "between_values", "on_new_inputs", "told_error"]
 
 #: Number of inducing samples of a kernel where there are more than `MOST_EXACT`.
 _INDUCING = 1500
@@ -213,23 +213,6 @@ class Selection:
             return np.ones(1)
         least = np.min([item.least for item in tried if item.least is not None], axis=0)
         return np.divide(least, own, out=np.ones_like(own), where=own > 0)
-
-    def on_new_inputs(self, system: System | None, penalties: FloatArray) -> FloatArray:
-        """Residuals (n, r) of the targets whose penalties are given, without all samples of the same inputs.
-
-        Samples with the same inputs know each other's targets, up to noise, and nothing of other inputs.
-        """
-        assert system is not None
-        targets, parts = self.targets[:, : len(penalties)], same_sizes(self.repeats)
-        residuals = system.leaving_out(parts).left_out(system.project(targets), penalties)[1]
-        return np.where(np.isfinite(residuals), residuals, targets)
-
-    def told(self, found: Found) -> float:
-        """Error of new samples, which have other inputs."""
-        if self.repeats is None or found.system is None:
-            return found.error
-        residuals = found.system.kernel.handicap * self.on_new_inputs(found.system, found.penalties[:_LEADING])
-        return self.error(residuals, self.all)
 
     def search(self, name: str, *, thorough: bool = False) -> Found | None:
         """Choose the kernel of a kind of model, and its penalties; None where the samples do not suffice.
@@ -637,6 +620,52 @@ def between_ends(points: FloatArray) -> Any:
         found = (points[:, 0] > points.min()) & (points[:, 0] < points.max())
     # One sample is too few to compare models by.
     return found if found.sum() > 1 else np.ones_like(found)
+
+
+def on_new_inputs(selection: Selection, system: System | None, penalties: FloatArray) -> FloatArray:
+    """Leave-one-out residuals of a model without all samples of the same inputs.
+
+    Samples with the same inputs know each other's targets, up to noise, and nothing of other inputs.
+
+    Parameters
+    ----------
+    selection : Selection
+        Search that has found the model.
+    system : System
+        System of the model.
+    penalties : ndarray of shape (r,)
+        Penalties of the leading targets.
+
+    Returns
+    -------
+    ndarray of shape (n, r)
+        Residuals of these.
+    """
+    assert system is not None
+    targets, parts = selection.targets[:, : len(penalties)], same_sizes(selection.repeats)
+    residuals = system.leaving_out(parts).left_out(system.project(targets), penalties)[1]
+    return np.where(np.isfinite(residuals), residuals, targets)
+
+
+def told_error(selection: Selection, found: Found) -> float:
+    """Error of new samples, which have other inputs than those of the fit.
+
+    Parameters
+    ----------
+    selection : Selection
+        Search.
+    found : Found
+        What it has found.
+
+    Returns
+    -------
+    float
+        Error without all samples of the same inputs.
+    """
+    if selection.repeats is None or found.system is None:
+        return found.error
+    residuals = found.system.kernel.handicap * on_new_inputs(selection, found.system, found.penalties[:_LEADING])
+    return selection.error(residuals, selection.all)
 
 
 def between_values(

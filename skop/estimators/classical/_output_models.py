@@ -18,7 +18,13 @@ from skop.data import Predictions, Targets
 from skop.estimators._weights import weight_option
 from skop.estimators.classical._components import Decomposition, mean_of, of_others, variance_of
 from skop.estimators.classical._kernel_models import ROUNDING, TINY, KernelModel
-from skop.estimators.classical._kernel_selection import Selection, between_ends, between_values
+from skop.estimators.classical._kernel_selection import (
+    Selection,
+    between_ends,
+    between_values,
+    on_new_inputs,
+    told_error,
+)
 from skop.estimators.classical._target_rows import TargetRows, errors_of_outputs
 from skop.estimators.files._file_checks import Held, checks, is_array
 from skop.estimators.files._persistence import KNOWN
@@ -453,8 +459,7 @@ class ModelSearch:
         models, targets = [trial.model for trial in trials], self.samples.targets
         found = joined(models, [trial.left_out(self.samples, trial.residuals) for trial in trials])
         is_between = self.samples.is_between
-        units = self.samples.units or (0.0, 1.0)
-        rows = TargetRows(targets, self.samples.weight, self.samples.groups, units=units)
+        rows = TargetRows(targets, self.samples.weight, self.samples.groups, units=self.samples.units or (0.0, 1.0))
         error = rows.error_of(targets, found, is_between)
         return models, error, first.tried | {"apart" if len(trials) > 1 else "logarithms": error}
 
@@ -610,9 +615,8 @@ class ModelSearch:
         if parts.is_large and is_auto:
             most = max(int((shares * tried["mean"].error > _NEGLIGIBLE * found.error).sum()), 1)
         model.regressor = selection.fit(found, cut=is_auto, most=most)
-        left_out = model.regressor.left_out
-        if selection.repeats is not None:
-            left_out = selection.on_new_inputs(found.system, model.regressor.penalties)
+        left_out, penalties = model.regressor.left_out, model.regressor.penalties
+        left_out = left_out if selection.repeats is None else on_new_inputs(selection, found.system, penalties)
         model.lowest, residuals = self._near_zero(model, found.system, parts.coefficients, left_out, selection.repeats)
         model.basis = parts.basis(model.regressor.left_out.shape[1])
         components = model.basis.components_
@@ -624,8 +628,8 @@ class ModelSearch:
         if self.regressor != "auto":
             gains = np.ones_like(gains)
         at_new = found.criterion / found.error if 0 < found.error < found.criterion < np.inf else 1.0
-        errors = {name: selection.told(item) for name, item in tried.items()}
-        return _Trial(model, selection.told(found), errors, gains, at_new, residuals, residuals is not left_out)
+        errors = {name: told_error(selection, item) for name, item in tried.items()}
+        return _Trial(model, told_error(selection, found), errors, gains, at_new, residuals, residuals is not left_out)
 
     def _near_zero(
         self, model: OutputModel, system: Any, coefficients: FloatArray, left_out: FloatArray, repeats: IntArray | None
