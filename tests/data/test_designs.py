@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from skop import PODRegressor
 from skop.data._pairing import check_order, index_labels, pair_rows, rows_by_number
 from skop.data.forms import form_of
 from skop.data.forms.table import as_runs, read_design, split_runs
@@ -210,6 +211,19 @@ def test_tables_of_numbers_stay_as_they_are():
         runs, design = split_runs(table)
         assert runs is table
         assert design is None
+
+
+def test_categories_by_number_are_no_numbers_unless_they_have_an_order():
+    numbers = [3, 1, 2]
+    ordered, table = (frame(material=pd.Categorical(numbers, ordered=flag)) for flag in (True, False))
+    assert PODRegressor().fit(ordered, numbers).predict(ordered).shape == (3,)
+    for read in (
+        read_design,
+        lambda given: PODRegressor().fit(given, numbers),
+        PODRegressor().fit(ordered, numbers).predict,
+    ):
+        with pytest.raises(FieldDataError, match=r"'material' of .* is categorical without an order.*get_dummies"):
+            read(table)
 
 
 def test_columns_of_paths_that_are_not_whole():

@@ -402,6 +402,12 @@ def _columns_of(
     """Names, columns and index of a table; with `only_objects` None stands for the columns of numbers."""
     if hasattr(table, "iloc"):
         frame = table.to_frame() if table.ndim == 1 else table
+        for name, dtype in zip(frame.columns, frame.dtypes, strict=True):
+            if getattr(dtype, "ordered", None) is False and dtype.categories.dtype.kind in "biuf":
+                raise FieldDataError(
+                    f"column {name!r} of {what} is categorical without an order, and its numbers would be read as "
+                    "such; encode it by pandas.get_dummies, or pass it as type float if the numbers have an order."
+                )
         kinds = [getattr(dtype, "kind", "O") for dtype in frame.dtypes]
         columns: list[Any] = [
             None if only_objects and kind in "biuf" else list(frame.iloc[:, i]) if kind in "OSU" else frame.iloc[:, i]
