@@ -765,11 +765,13 @@ def _tells_of_new_values(selection: Selection, place: int) -> bool:
     """Whether samples tell of values of a parameter that they do not have, as not those of a category by its number.
 
     A model that reads the parameter then predicts all samples of a value by the others far better than one that does
-    not. Values of a run, which has several of these, are known to tell.
+    not. Values of a run, which has several of these, are known to tell, and most values of a category have several
+    samples, where one parameter at a time has one.
     """
     few, points, own = selection.few, selection.points, selection.shared[place]
     others = (held for other, held in selection.shared.items() if other != place)
-    if selection.groups is not None or any(len(set(zip(own, held, strict=True))) == own.max() + 1 for held in others):
+    is_of_runs = any(len(set(zip(own, held, strict=True))) == own.max() + 1 for held in others)
+    if selection.groups is not None or is_of_runs or np.median(np.bincount(own)) < 2:
         return True
     samples = few[np.argsort(key_of(points[few]), kind="stable")[:: -(-len(few) // _FEW)]]
     parts = _within(own[samples])
