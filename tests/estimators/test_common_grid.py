@@ -1,5 +1,7 @@
 """PODRegressor through a common grid, where the nodes of samples do not correspond: laws of fields on any points."""
 
+import warnings
+
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
@@ -240,3 +242,9 @@ def test_points_of_which_others_tell_nothing_are_named():
     with pytest.warns(SkopWarning, match="on 2 different sets of points, and those on one do not tell"):
         model = PODRegressor().fit(X, y)
     assert model.score(X, y) > 0.8
+    # Noise is no matter of the points.
+    noise = FieldSet(places, [np.random.default_rng(n).normal(size=(len(at), 1)) for n, at in enumerate(places)])
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        PODRegressor().fit(X, noise)
+    assert not [item for item in caught if "different sets of points" in str(item.message)]

@@ -315,12 +315,14 @@ class PODRegressor(FieldRegressor):
                 if not reads_points(chosen):
                     self._fit_on_points(chosen, groups, *options)
                 return
+        self._best_of(candidates, groups, *options)
+        # Noise is told by no points.
+        if together is not None and self.leave_one_out_error_ < OF_USE * self.leave_one_out_errors_["mean"]:
             warn(
                 f"the samples are on {together.max() + 1} different sets of points, and those on one do not tell of "
                 "those on another: errors of the fit are those of new samples on these points, and predictions on "
                 "others can be wrong. Add samples on other points."
             )
-        self._best_of(candidates, groups, *options)
 
     def _best_of(
         self,
