@@ -866,12 +866,26 @@ def test_one_sample_does_not_decide_against_the_others():
     np.testing.assert_array_equal(share(np.zeros((9, 1)), corrected, truth, weight), 0.0)
 
 
-@pytest.mark.parametrize(("count", "part"), [(5, 0.12), (30, 0.06)])
+@pytest.mark.parametrize("count", [5, 16])
+def test_a_scalar_of_which_few_samples_have_the_most_hardly_ever_has_a_share_by_chance(count):
+    rng = np.random.default_rng(3)
+    # Residuals at a step: one in ten is large. By two standard errors, 0.05 and 0.03 of the shares are not 0.
+    steps, left = rng.normal(size=(2, 2000, count, 1)) * np.where(rng.random((2, 2000, count, 1)) < 0.1, 1.0, 0.05)
+    shares = np.array([share(np.zeros((count, 1)), *parts)[0] for parts in zip(steps, left, strict=True)])
+    assert np.mean(shares > 0) < 0.01
+    # A right correction has its share, if all of the samples tell so, and none if one does.
+    alike = np.where(rng.random((count, 1)) < 0.5, 1.0, -1.0)
+    assert share(np.zeros((count, 1)), alike + 0.2 * rng.normal(size=(count, 1)), alike) > 0.8
+    alike[1:] *= 1e-3
+    assert share(np.zeros((count, 1)), alike + 0.2 * rng.normal(size=(count, 1)), alike) == 0
+
+
+@pytest.mark.parametrize(("count", "part"), [(5, 0.03), (30, 0.06)])
 def test_noise_has_hardly_ever_a_share(count, part):
     rng = np.random.default_rng(10)
     shares = [share(np.zeros((count, 1)), *rng.normal(size=(2, count, 1)))[0] for _ in range(400)]
     right = [share(np.zeros((count, 1)), 2 * noise, noise)[0] for noise in rng.normal(size=(9, count, 1))]
-    # Least squares alone has half of them. Of few samples the standard error is too small.
+    # Least squares alone has half of them.
     assert np.mean(np.array(shares) > 0) < part
     np.testing.assert_allclose(right, 0.5)
 

@@ -8,13 +8,26 @@ from typing import Any
 
 import numpy as np
 from scipy.linalg import eigh, svd
+from scipy.special import ndtr, stdtrit
 
 from skop._typing import FloatArray
 from skop.estimators.files._file_checks import Held, checks
 from skop.estimators.files._persistence import KNOWN
 
-__all__ = ["MOST_EXACT", "Basis", "Decomposition", "error_of_mean", "mean_of", "of_others", "variance_of"]
+__all__ = [
+    "BEYOND_CHANCE",
+    "MOST_EXACT",
+    "Basis",
+    "Decomposition",
+    "beyond_chance",
+    "error_of_mean",
+    "mean_of",
+    "of_others",
+    "variance_of",
+]
 
+#: Standard errors of many samples that count as beyond chance.
+BEYOND_CHANCE = 2.0
 #: Kernels use inducing samples above this number of samples.
 MOST_EXACT = 2000
 #: Compute components from products of samples if a decomposition would take more products than this.
@@ -38,6 +51,22 @@ def error_of_mean(values: FloatArray, weight: FloatArray | None) -> FloatArray:
         return np.asarray(values.std(axis=0, ddof=1) / n_samples**0.5)
     parts = (values - mean_of(values, weight)).T * (weight / weight.sum())
     return np.asarray(np.sqrt(np.square(parts).sum(axis=-1) * n_samples / max(n_samples - 1, 1)))
+
+
+def beyond_chance(freedom: Any) -> Any:
+    """Number of standard errors that is as improbable as two of many samples, by Student's distribution.
+
+    Parameters
+    ----------
+    freedom : float or ndarray
+        Degrees of freedom, the number of samples that count less 1.
+
+    Returns
+    -------
+    float or ndarray
+        Number of standard errors; next to infinite without any freedom.
+    """
+    return stdtrit(np.maximum(freedom, np.finfo(float).eps), ndtr(BEYOND_CHANCE))
 
 
 def of_others(n_samples: int, weight: FloatArray | None) -> Any:

@@ -14,10 +14,16 @@ from typing import Any
 import numpy as np
 from scipy.linalg import eigh, svd
 from scipy.spatial.distance import cdist
-from scipy.special import ndtr, stdtrit
 
 from skop._typing import FloatArray, IntArray
-from skop.estimators.classical._components import MOST_EXACT, error_of_mean, mean_of, of_others, variance_of
+from skop.estimators.classical._components import (
+    MOST_EXACT,
+    beyond_chance,
+    error_of_mean,
+    mean_of,
+    of_others,
+    variance_of,
+)
 from skop.estimators.classical._kernel_models import (
     FEW_INPUTS,
     POLYHARMONIC,
@@ -56,9 +62,8 @@ _PARTS, _FEWEST_PARTS, _FEWEST = 8, 5, 16
 _DENSE_SCALES = tuple(np.geomspace(0.03, 8.0, 25))
 #: Over one input, and of penalties where inputs are repeated, errors up to this multiple of the smallest are as good.
 _EQUIVALENT = 1.1
-#: A model over one input is better than the mean if it gains this number of standard errors, or if its error is below
-#: this part of the mean's error.
-_BEYOND_CHANCE, _CLEAR = 2.0, 0.3
+#: A model over one input is better than the mean beyond chance, or if its error is below this part of the mean's.
+_CLEAR = 0.3
 #: Above this number of samples, half of them decide where the search for length scales starts.
 _HALVED = 200
 #: Least number of different values of a parameter: a parabola needs three beside the one that is left out.
@@ -327,9 +332,7 @@ class Selection:
         if len(own) < 2 or after < _CLEAR**2 * before:
             return True
         gains = np.linalg.norm(mean, axis=1) - np.linalg.norm(own, axis=1)
-        # As many standard errors as are beyond chance with many samples, by Student's distribution.
-        errors = stdtrit(len(gains) - 1, ndtr(_BEYOND_CHANCE))
-        return bool(mean_of(gains, weight) > errors * error_of_mean(gains, weight))
+        return bool(mean_of(gains, weight) > beyond_chance(len(gains) - 1) * error_of_mean(gains, weight))
 
     def _handicap(self, start: Trial, tuned: Trial) -> float:
         """Factor by which a search for length scales makes leave-one-out errors too small; infinite if it is in vain.

@@ -31,13 +31,13 @@ from skop.data import FieldSet, Predictions, Scalers, Targets, TrainingData, int
 from skop.estimators._field import FieldRegressor, end_if_interrupted
 from skop.estimators._reading import checked_by_caller
 from skop.estimators._weights import counts_as_weight, weight_option
-from skop.estimators.classical._components import error_of_mean, mean_of, of_others
+from skop.estimators.classical._components import BEYOND_CHANCE, error_of_mean, mean_of, of_others
 from skop.estimators.classical._copies import groups_of_same_inputs, groups_on_same_points, merged
 from skop.estimators.classical._nodes import keep_their_distances
 from skop.estimators.classical._pod import OF_USE, PODRegressor
 from skop.estimators.files._file_checks import Held, checks
 from skop.estimators.files._persistence import KNOWN
-from skop.estimators.fitting._comparison import ERRORS, ROUNDING, pairs
+from skop.estimators.fitting._comparison import ROUNDING, pairs
 from skop.exceptions import FieldDataError, SkopWarning, warn
 from skop.surrogate._predictions import rows_of
 
@@ -579,7 +579,7 @@ def _is_better_than_mean(
             # As a part of both for each sample too, since few large samples can make up all of a difference.
             both = mean + base
             for gain in (mean - base, np.divide(mean - base, both, out=np.zeros_like(both), where=both > 0)):
-                is_clear = mean_of(gain, each) > ERRORS * error_of_mean(gain, each)
+                is_clear = mean_of(gain, each) > BEYOND_CHANCE * error_of_mean(gain, each)
                 if (is_smaller & is_clear).any():
                     return True
     return not varies

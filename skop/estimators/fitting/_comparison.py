@@ -12,12 +12,11 @@ import numpy as np
 
 from skop._typing import FloatArray
 from skop.data import Predictions, Targets
+from skop.estimators.classical._components import BEYOND_CHANCE, beyond_chance
 from skop.estimators.classical._pod import OF_USE
 
-__all__ = ["ERRORS", "ROUNDING", "Comparison", "Review", "correction_shares", "pairs"]
+__all__ = ["ROUNDING", "Comparison", "Review", "correction_shares", "pairs"]
 
-#: Take a base, and a share of the network, only if they gain more than this number of standard errors.
-ERRORS = 2.0
 #: Compare the network with the base after these parts of the training; earlier ones are for a network that learns the
 #: residual, from this number of steps on.
 _REVIEWS, _EARLY, _STEPS = (1 / 8, 1 / 4, 1 / 2), (1 / 32, 1 / 16), 100
@@ -173,7 +172,9 @@ def correction_shares(
     below twice this error; and at most the smallest factor without any one of the samples. The factor itself is too
     large: leave-one-out errors of a base exceed its errors on new samples between those of the fit. The error of a
     field is the mean of those of the samples, relative to their norms, as in the score: least squares would follow the
-    few samples on which the base fails. Errors below their median are squares. That of a scalar is the mean of squares.
+    few samples on which the base fails. Errors below their median are squares. That of a scalar is the mean of squares,
+    of which one sample can have the most. It takes as many standard errors as Student's distribution has for the number
+    of samples that make up the squares.
 
     Parameters
     ----------
@@ -232,8 +233,11 @@ def _share(step: FloatArray, left: FloatArray, weight: FloatArray, norms: FloatA
     infinite = np.full(n_channels, np.inf)
     variance = np.divide(scatter, total**2 * freedom, out=infinite, where=(total > 0) & (freedom > ROUNDING))
     deviation = np.sqrt(variance)
-    # With noise, a few samples support any factor: one that is not beyond chance is set to 0.
-    pulled = np.where(share > ERRORS * deviation, share - deviation, 0.0)
+    # With noise, a few samples support any factor: one that is not beyond chance is set to 0. Of squares, only samples
+    # that make them up count (L. Kish, "Survey Sampling", 1965); norms are similar in size.
+    counted = freedom / np.maximum(1 - freedom, np.finfo(float).tiny)
+    errors = beyond_chance(counted) if norms is None else BEYOND_CHANCE
+    pulled = np.where(share > errors * deviation, share - deviation, 0.0)
     # A sample with a small field has a large weight, and would otherwise decide against all others.
     others = total - size
     without = np.divide(gain.sum(axis=0) - gain, others, out=np.zeros_like(size), where=others > ROUNDING * total)

@@ -9,7 +9,8 @@ import numpy as np
 from skop._typing import FloatArray
 from skop.data import FieldLoader
 from skop.estimators.classical._common_grid import warn_of_resampling
-from skop.estimators.fitting._comparison import ERRORS, Review
+from skop.estimators.classical._components import BEYOND_CHANCE, error_of_mean
+from skop.estimators.fitting._comparison import Review
 from skop.estimators.fitting._objective import Errors
 from skop.modules import ResidualDropout, set_drop_path
 from skop.networks import shift_patches
@@ -154,7 +155,7 @@ class OverfittingMonitor(Monitor):
         if best is None or held is None or not self._is_held_out_to_end or trainer.history.stopped == "base":
             return
         more = _of_runs(session.group.once(session.errors_of(held))) - np.array(best["errors"])
-        if more.mean() > ERRORS * np.std(more, ddof=1) / len(more) ** 0.5:
+        if more.mean() > BEYOND_CHANCE * error_of_mean(more, None):
             trainer.network.load_state_dict(best["weights"])
             trainer.history.best_iter = best["epoch"]
 
@@ -183,7 +184,7 @@ class OverfittingMonitor(Monitor):
             return False, (part, means)
         stalled = _STALLED ** np.log2(part / before[0])
         overfits = any(
-            mean > stalled * earlier and mean - 2 * np.std(ours, ddof=1) / len(ours) ** 0.5 > np.mean(theirs)
+            mean > stalled * earlier and mean - BEYOND_CHANCE * error_of_mean(ours, None) > np.mean(theirs)
             for mean, earlier, (ours, theirs) in zip(means, before[1], pairs, strict=True)
         )
         return overfits, (part, means)
