@@ -404,19 +404,7 @@ def _costs(
     places: Sequence[tuple[Cell, Run]], runs: Runs, options: argparse.Namespace
 ) -> tuple[dict[str, tuple[float, float | None, str]], str]:
     """Hours and gigabytes of runs with what the estimate is from, by their checksums; and how it comes about."""
-    steps: dict[str, tuple[float, float]] = {}
-    limits: dict[str, float] = {}
-    for cell, one in places:
-        length = _length(options) or cell.table.size(cell.row, cell.column, options.size)
-        if "seconds" in length:
-            limits[one.hash] = length["seconds"]
-            continue
-        # The network that is to be trained, on few and small samples.
-        few = cell.table.run(cell.row, cell.column, "reduced", 0, published=False, length=_length(options))
-        small = replace(cell.runs[0], protocol=cell.runs[0].protocol | {"samples": few.protocol["samples"]})
-        step, growth = runs.step(small), one.points / few.points
-        epoch = step["seconds"] * growth * one.protocol["samples"]["train"]
-        steps[one.hash] = epoch, step["gigabytes"] * growth
+    limits, steps = _lengths(places, runs, options)
     stated, faster = _stated(runs, options), 1.0
     how = "Estimates, not measurements. Hours: a step of the reduced size that was timed here, times the samples"
     if options.size == "full" and steps:
@@ -447,6 +435,33 @@ def _costs(
             seconds, source = result.get("seconds", 0.0), "done"
         found[one.hash] = seconds / 3600, memory, source
     return found, f"{how}. Memory: of a step, proportional to the points."
+
+
+def _lengths(
+    places: Sequence[tuple[Cell, Run]], runs: Runs, options: argparse.Namespace
+) -> tuple[dict[str, float], dict[str, tuple[float, float]]]:
+    """Limits of runs in seconds; of others, the seconds of an epoch and gigabytes, by a step that is timed here."""
+    limits: dict[str, float] = {}
+    timed: dict[str, tuple[Cell, Run, Run, float]] = {}
+    for cell, one in places:
+        length = _length(options) or cell.table.size(cell.row, cell.column, options.size)
+        if "seconds" in length:
+            limits[one.hash] = length["seconds"]
+            continue
+        # The network that is to be trained, on few and small samples.
+        few = cell.table.run(cell.row, cell.column, "reduced", 0, published=False, length=_length(options))
+        small = replace(cell.runs[0], protocol=cell.runs[0].protocol | {"samples": few.protocol["samples"]})
+        timed[one.hash] = cell, one, small, one.points / few.points
+    steps: dict[str, tuple[float, float]] = {}
+    left = {small.hash for _, _, small, _ in timed.values()} - set(runs.steps)
+    for key, (cell, one, small, growth) in timed.items():
+        if small.hash in left:
+            left.remove(small.hash)
+            row = f"{cell.table.name}, {cell.row['name']}, {cell.column}"
+            print(f"timing a step of {row}; {len(left)} more to time", file=sys.stderr, flush=True)
+        step = runs.step(small)
+        steps[key] = step["seconds"] * growth * one.protocol["samples"]["train"], step["gigabytes"] * growth
+    return limits, steps
 
 
 def _stated(runs: Runs, options: argparse.Namespace) -> dict[str, float]:

@@ -31,6 +31,7 @@ from skop._demo import DemoOptions, run_demo  # noqa: E402
 from skop.cli import main  # noqa: E402
 from skop.cli._data import Choice, read_samples  # noqa: E402
 from skop.cli._fit import split_rows  # noqa: E402
+from skop.cli._series import _names_of_frames  # noqa: E402
 from skop.data import FieldLoader, FieldSet, MeshSeries, read_mesh_series, read_meshes  # noqa: E402
 from skop.data._mesh_files import write_mesh  # noqa: E402
 from skop.datasets import make_darcy  # noqa: E402
@@ -828,6 +829,27 @@ def test_names_are_written_to_tables_as_they_are(tmp_path, monkeypatch):
 BAND = ["--estimator", "pod", "--coverage", "0.6", "--quiet"]
 
 
+@pytest.mark.parametrize(
+    ("channels", "shape_of_X", "shape_of_y"),
+    [("none", (8,), (8,)), ("none", (8, 12), (8, 12)), ("last", (6, 20), (6, 20)), ("last", (2,), (6, 20))],
+)
+def test_a_model_reads_channels_as_its_fit_did(channels, shape_of_X, shape_of_y, tmp_path, monkeypatch, capsys):
+    """By --channels auto these arrays would be read otherwise."""
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    np.savez("a.npz", X=rng.random((10, *shape_of_X)), y=rng.random((10, *shape_of_y)))
+    assert main(["fit", "a.npz", "--estimator", "mean", "--channels", channels, "-o", "a.skop"]) == 0
+    found = []
+    for option in ([], ["--channels", channels]):
+        capsys.readouterr()
+        assert main(["score", "a.skop", "a.npz", "--json", *option]) == 0, capsys.readouterr().err
+        score = json.loads(capsys.readouterr().out)["samples"]
+        assert main(["predict", "a.skop", "a.npz", "-o", "p.npz", "--force", *option]) == 0, capsys.readouterr().err
+        with np.load("p.npz") as file:
+            found.append((score, file["y"].tolist()))
+    assert found[0] == found[1]
+
+
 def test_bands_of_tables_and_arrays_are_those_of_the_estimator(tmp_path, monkeypatch, capsys):
     pandas = pytest.importorskip("pandas")
     monkeypatch.chdir(tmp_path)
@@ -1135,6 +1157,17 @@ def test_describe_says_steps_and_times_of_series(trajectories, tmp_path, capsys)
     assert main(["describe", *words, "--time", "rollout", "--params", str(folder / "rates.csv"), "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert [found["form"].partition(",")[0], found["channels"][1]["maximum"]] == ["6 runs of 4 frames", 2.5]
+
+
+@pytest.mark.parametrize("unit", [1e-9, 1.0, 3e7])
+def test_frames_are_named_by_the_times_that_runs_share_in_any_unit(unit):
+    samples, steps = SimpleNamespace(fields=SimpleNamespace(channel_names=("u", "v"))), 1e6 + np.arange(4.0)
+    for shift, is_same in ((0.0, True), (1e-5, True), (0.01, False)):
+        runs = [SimpleNamespace(times=unit * (steps + moved)) for moved in (0.0, shift)]
+        names = _names_of_frames(samples, runs, 3)
+        words = [f"t = {unit * step:.10g}" if is_same else f"frame {k + 1}" for k, step in enumerate(steps[:3])]
+        assert names == [f"{name}, {word}" for word in words for name in "uv"]
+        assert len(set(names)) == 6
 
 
 def test_series_that_cannot_be_used_are_one_line(trajectories, monkeypatch, capsys, subtests):

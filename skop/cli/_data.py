@@ -8,8 +8,8 @@ from __future__ import annotations
 import difflib
 import glob
 import os
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path, PureWindowsPath
 from typing import TYPE_CHECKING, Any
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from skop.cli._series import Run
-    from skop.data import MeshSamples
+    from skop.data import DataSpec, MeshSamples
 
 __all__ = [
     "Choice",
@@ -69,6 +69,8 @@ class Choice:
     coords: str | None = None
     array_params: str | None = None
     channels: str = "auto"
+    #: Numbers of axes of X and y, with those of channels, in the fit of a model; empty where they are not known.
+    n_axes: Mapping[str, int] = field(default_factory=dict)
     #: Coordinates of meshes that are used; None finds them.
     axes: tuple[int, ...] | None = None
     #: Whether data without targets are an error.
@@ -156,9 +158,17 @@ def choice_of_model(model: Any, **options: Any) -> Choice:
         columns=tuple(model.spec_.param_names or ()),
         cell_data=names.get("cell_data", "refuse"),
         axes=model.spec_.kept_axes,
+        n_axes=_axes_of_arrays(model.spec_),
         needs_targets=False,
         **options,
     )
+
+
+def _axes_of_arrays(spec: DataSpec) -> dict[str, int]:
+    """Numbers of axes of the arrays of a fit, as far as those of channels may be left out in a file."""
+    if spec.is_table:
+        return {"x": 2} | ({"y": spec.n_dims + 2} if spec.target_form.has_grid_axes else {})
+    return {"x": spec.n_dims + 2} if spec.input_form == "grid" else {}
 
 
 def _choice_of_series(model: Any, **options: Any) -> Choice:
@@ -600,7 +610,7 @@ def _read_arrays(path: Path, choice: Choice) -> Samples:
     _refuse_options(choice, ("params", "targets", "inputs", "columns"), path.suffix, from_user=choice.needs_targets)
     names = {"x": choice.x, "y": choice.y, "coords": choice.coords, "params": choice.array_params}
     X, y = read_arrays(
-        path, names, choice.channels, needs_targets=choice.needs_targets, chosen_by=_CHOSEN_BY,
+        path, names, choice.channels, n_axes=choice.n_axes, needs_targets=choice.needs_targets, chosen_by=_CHOSEN_BY,
         say=lambda text: click.echo(text, err=True),
     )  # fmt: skip
     return Samples(X, y, tuple(f"sample {row}" for row in range(len(X))), (path,))

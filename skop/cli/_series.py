@@ -166,10 +166,12 @@ def read_run_frames(
 
 def _names_of_frames(samples: MeshSamples, runs: Sequence[MeshRun], count: int) -> list[str]:
     """Names of the channels of frames: those of the fields, with the time if it is the same in all runs."""
+    from skop.estimators.temporal._time_conditioned import are_same_times
+
     names: Any = samples.fields.channel_names
     times = [run.times[:count] for run in runs]
-    same = all(len(item) == count and np.allclose(item, times[0]) for item in times)
-    words = [f"t = {time:g}" for time in times[0]] if same else [f"frame {number + 1}" for number in range(count)]
+    same = all(len(item) == count and are_same_times(item, times[0]) for item in times)
+    words = [f"t = {time:.10g}" for time in times[0]] if same else [f"frame {number + 1}" for number in range(count)]
     return [f"{name}, {word}" for word in words for name in names]
 
 

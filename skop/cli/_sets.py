@@ -58,8 +58,9 @@ def make(
         raise click.UsageError("say --full for as many samples as the paper has, or --samples N")
     from skop.datasets._full_size import FULL_SIZE, parts_of_set
 
+    files = parts_of_set(FULL_SIZE[name], output, samples, seed)
     output.mkdir(parents=True, exist_ok=True)
-    for file in parts_of_set(FULL_SIZE[name], output, samples, seed):
+    for file in files:
         start, present = time.perf_counter(), None
         shown = io.StringIO() if quiet else sys.stderr
         with click.progressbar(length=file.count, label=str(file.path), file=shown) as bar:

@@ -62,6 +62,7 @@ from skop.data.forms.series import read_frames as read_frames
 from skop.data.forms.series import read_templates as read_templates
 from skop.data.forms.series import series_files as series_files
 from skop.data.forms.series import split_series as split_series
+from skop.data.forms.table import refuse_containers as refuse_containers
 from skop.data.forms.table import split_params as split_params
 
 __all__ = [

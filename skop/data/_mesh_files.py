@@ -34,6 +34,7 @@ __all__ = [
     "iterate_meshes",
     "named_failures",
     "natural_key",
+    "nearby",
     "write_mesh",
 ]
 
@@ -180,7 +181,7 @@ def _matching_files(pattern: str) -> list[Path]:
         return [existing_file(Path(pattern))]
     found = matches_of(pattern)
     if not found:
-        raise FieldDataError(f"no file matches {pattern!r}; {_nearby(Path(pattern))}.")
+        raise FieldDataError(f"no file matches {pattern!r}; {nearby(Path(pattern))}.")
     return [Path(name) for name in sorted(found, key=natural_key)]
 
 
@@ -197,13 +198,13 @@ def existing_file(path: Path) -> Path:
         ending = max(endings, key=endings.count, default=".vtu")
         raise FieldDataError(f"{str(path)!r} is a folder; pass a pattern, such as {str(path / ('*' + ending))!r}.")
     if not path.exists():
-        raise FieldDataError(f"there is no file {str(path)!r}; {_nearby(path)}.")
+        raise FieldDataError(f"there is no file {str(path)!r}; {nearby(path)}.")
     # Before anything else is read from it.
     check_regular_file(path)
     return path
 
 
-def _nearby(path: Path) -> str:
+def nearby(path: Path) -> str:
     """Describe the contents of the folder of a path, for error messages."""
     folder = path.parent
     if glob.has_magic(str(folder)):

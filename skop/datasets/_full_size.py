@@ -185,6 +185,8 @@ def parts_of_set(full: FullSize, folder: Path, n_samples: int | None = None, see
 
     Samples to test are those that follow after all samples to train, whether these are made or not.
     """
+    # Before a folder or a sample is made.
+    _h5py()
     counts = {"train": full.n_train, "test": full.n_test}
     if n_samples is not None:
         _check_integer("n_samples", n_samples, 1)

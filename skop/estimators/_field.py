@@ -27,6 +27,7 @@ from skop.data import (
     interpolate_fields,
     query_points,
     read_scored,
+    refuse_containers,
     restore,
 )
 from skop.estimators._parts import by_chunks
@@ -355,6 +356,7 @@ class FieldRegressor(RegressorMixin, FieldReader):
     def _read_scored(self, X: Any, y: Any, params: Any = None, sample_weight: Any = None) -> tuple[FieldSet, Targets]:
         """Read X and y of a score."""
         check_is_fitted(self)
+        refuse_containers(sample_weight, "sample_weight")
         check_index(X, sample_weight, "sample_weight")
         options = {name: value for name, value in self._mesh_options.items() if name != "input_fields"}
         options |= {"coords": self.coords_, "estimator": self, "other_points": self._takes_other_points}

@@ -23,6 +23,7 @@ from skop.data import (
     read,
     read_inputs,
     read_query,
+    refuse_containers,
     series_files,
 )
 from skop.estimators._weights import samples_with_weight
@@ -81,6 +82,7 @@ class FieldReader(BaseEstimator):
         self, X: Any, y: Any, *, params: Any = None, sample_weight: Any = None, groups: Any = None, reset: bool = True
     ) -> TrainingData:
         """X and y of a fit; without `reset` the columns of a table must be those of the earlier one."""
+        refuse_containers(sample_weight, "sample_weight")
         check_index(X, sample_weight, "sample_weight")
         check_index(X, groups, "groups")
         options = {"params": params, "weighted": sample_weight is not None, "reset": reset, **self._mesh_options}

@@ -13,7 +13,7 @@ from sklearn.utils.validation import has_fit_parameter
 
 from skop._sklearn_compat import check_sample_weight
 from skop._typing import FloatArray, IntArray
-from skop.data import TrainingData, refuse_mask
+from skop.data import TrainingData, refuse_containers, refuse_mask
 from skop.exceptions import FieldDataError
 
 __all__ = [
@@ -33,6 +33,7 @@ def check_weight(sample_weight: Any, n_samples: int) -> FloatArray | None:
     """Sample weights as an array, checked by scikit-learn's rules."""
     if sample_weight is None:
         return None
+    refuse_containers(sample_weight, "sample_weight")
     refuse_mask(sample_weight, "sample_weight")
     weight = check_sample_weight(sample_weight, np.empty((n_samples, 1)), dtype=np.float64, ensure_non_negative=True)
     if not weight.any():

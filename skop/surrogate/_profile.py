@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 from typing import Any, Literal
 
 import numpy as np
@@ -622,17 +623,22 @@ class Profile:
         return int((distance < distance[other]).sum()) <= len(params) / 4
 
     def _copies(self) -> list[Finding]:
-        """Groups of samples with equal inputs, and targets that do not contradict."""
+        """Samples with equal inputs, and targets that do not contradict: one finding of all groups of such samples."""
         groups: dict[int, list[int]] = {}
         for _, is_other, row, other in self._repeats[1]:
             if not is_other:
                 groups.setdefault(row, [row]).append(other)
-        found = []
-        for rows in groups.values():
-            samples = tuple(self.names[row] for row in rows)
-            text = f"X is the same in {in_order(samples)}: keep these on one side of a split, or leave copies out."
-            found.append(Finding("notice", text, samples))
-        return found
+        if not groups:
+            return []
+        labels = [tuple(self.names[row] for row in rows) for rows in groups.values()]
+        words, kept = in_order(labels[0]), "these"
+        if len(labels) > 1:
+            least = "at least " if self._repeats[0] > READ else ""
+            shown = [in_order(names) for names in labels[:NAMED]]
+            shown += [f"and {len(labels) - NAMED} more"] if len(labels) > NAMED else []
+            words, kept = f"each of {least}{len(labels)} groups of samples ({'; '.join(shown)})", "each group"
+        text = f"X is the same in {words}: keep {kept} on one side of a split, or leave copies out."
+        return [Finding("notice", text, tuple(chain(*labels)))]
 
     def _scatters(self, row: int, other: int) -> bool:
         """Whether scalars of two samples differ by more than their standard deviation over all samples."""

@@ -330,6 +330,20 @@ def test_a_plan_takes_published_seconds_and_scales_the_others(tmp_path, monkeypa
     assert hours["FNO", "darcy"] == (pytest.approx(expected, rel=0.05), "a step here")
 
 
+def test_a_plan_says_which_steps_it_times_and_how_many_are_left(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(
+        Runs, "step", lambda self, run: self.steps.setdefault(run.hash, {"seconds": 0.1, "gigabytes": 0.25})
+    )
+    table, given = small_tables(tmp_path)[0], options("--epochs", "2")
+    runs = Runs(tmp_path / "out")
+    cells = cells_of([table], runs, given)
+    for expected in (["narrow, darcy; 1 more to time", "wide, darcy; 0 more to time"], []):
+        papers._costs([(cell, one) for cell in cells for one in cell.runs], runs, given)
+        said = capsys.readouterr()
+        assert said.err.splitlines() == [f"timing a step of {table.name}, {row}" for row in expected]
+        assert said.out == ""
+
+
 def test_a_limit_of_the_time_takes_the_place_of_the_epochs(tmp_path, capsys):
     table = small_tables(tmp_path)[0]
     run = first_run(table, length={"seconds": 3.0})

@@ -456,6 +456,12 @@ def test_columns_of_text_are_left_out_with_a_warning(folder):
         inputs, said = said_of(table_with(load=[form.format(3.7 * k) for k in range(N)]), index=False)
         assert inputs == ["a"]
         assert "columns of text are left out: load (such as" in said
+    # Dates differ in each row, and are no names.
+    for form in ("2026-01-{:02}", "2026/1/{} 8:00", "{:02}/02/2026", "{}.02.26", "{}:30"):
+        inputs, said = said_of(table_with(when=[form.format(k + 1) for k in range(N)]), index=False)
+        assert inputs == ["a"]
+        assert "columns of text are left out: when (such as" in said
+        assert "dates as numbers of days" in said
     # Names of files and runs, and text that is the same everywhere, are nothing to learn from.
     for names in (LABELS, [f"{k}.vtu" for k in range(N)], [f"{k:03}a" for k in range(N)], ["steel"] * N, ["5 mm"] * N):
         assert said_of(table_with(name=names), index=False) == (["a"], "")

@@ -239,6 +239,13 @@ def test_collections_that_cannot_be_read(tmp_path):
         with pytest.raises(FieldDataError, match=message) as error:
             read_mesh_series(path)
         assert "run.pvd" in str(error.value)
+    # As a run writes it that was started again.
+    write_xdmf(tmp_path / "twice.xdmf", 1, (0.0, 1.0, 1.0, 2.0))
+    with pytest.raises(FieldDataError, match=r"cannot read .*twice\.xdmf: it has time 1 in 2 of its steps"):
+        find_runs(tmp_path / "twice.xdmf")
+    write_xdmf(tmp_path / "none.xdmf", 1, (0.0, np.nan))
+    with pytest.raises(FieldDataError, match=r"none\.xdmf: it has a step whose time is no number"):
+        find_runs(tmp_path / "none.xdmf")
     (tmp_path / "cut.xdmf").write_text('<Xdmf><Grid CollectionType="Temporal">')
     with pytest.raises(FieldDataError, match=r"cannot read .*cut\.xdmf"):
         read_mesh_series(tmp_path / "cut.xdmf")

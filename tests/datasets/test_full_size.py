@@ -232,3 +232,13 @@ def test_the_command_names_the_sets_and_each_card_names_the_command(tmp_path, ca
     ] * 2
     assert "all made before" in lines[-1]
     assert "made before" not in lines[0]
+
+
+def test_without_h5py_the_command_fails_before_anything_is_made(tmp_path, monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "h5py", None)
+    assert main(["data", "make", "advection", "--samples", "2", "-o", str(tmp_path / "sets")]) == 2
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert printed.err.startswith("skop data: error: h5py is needed to write data sets")
+    assert len(printed.err.splitlines()) == 1
+    assert not (tmp_path / "sets").exists()

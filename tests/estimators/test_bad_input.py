@@ -23,6 +23,7 @@ from skop import (
 from skop.data import unit_grid
 from skop.data.forms.table import split_params
 from skop.exceptions import FieldDataError, SkopWarning
+from skop.inspection import describe_data
 from skop.parts import GridSSD
 from skop.testing._samples import state_of
 
@@ -508,6 +509,27 @@ def test_complex_columns_are_refused():
     for X, y in ((table, SCALARS), (TABLE, table)):
         with pytest.raises(FieldDataError, match=r"column 'gain' of [Xy] holds .*imaginary parts, or magnitude"):
             PODRegressor().fit(X, y)
+
+
+def test_odd_items_of_lists_and_objects_are_named(fitted, subtests):
+    """NumPy says only that float() cannot take them."""
+    row, missing = [1.0, 2.0, 3.0], np.array([[1.0, 2.0, pd.NA], [4.0, 5.0, 6.0]], dtype=object)
+    complex_number, here = ["Complex data not supported", "imaginary parts"], ["holds <NA> in row", "Fill in"]
+    for name, call, words in (
+        ("complex X", lambda: small().fit([row, [1.0, 2.0, 1j]], [1, 2]), ["X:", *complex_number]),
+        ("complex y", lambda: small().fit([row, row], [1j, 2]), ["y:", *complex_number]),
+        ("complex y of columns", lambda: small().fit([row, row], [[1j, 2], [3, 4]]), ["y:", *complex_number]),
+        ("complex X of a prediction", lambda: fitted("table").predict([[1.0, 2.0, 1j]]), ["X:", *complex_number]),
+        ("missing in X", lambda: small().fit(missing, [1, 2]), ["column 2 of X", *here]),
+        ("missing in a list", lambda: small().fit(missing.tolist(), [1, 2]), ["column 2 of X", *here]),
+        ("missing in y", lambda: small().fit([row, row], missing[0, 1:]), ["y holds <NA> in row 1", *here]),
+        ("missing in what is described", lambda: describe_data(missing), ["column 2 of X", *here]),
+        ("missing in a table", lambda: describe_data(pd.DataFrame(missing)), ["column 2 of X", *here]),
+    ):
+        with subtests.test(name):
+            with pytest.raises(FieldDataError) as caught:
+                call()
+            assert [word for word in words if word not in str(caught.value)] == []
 
 
 def test_errors_about_data_are_of_one_class(fitted):

@@ -33,7 +33,7 @@ from skop.estimators.fitting._base_model import BaseModel
 from skop.estimators.fitting._checkpoint import FitCheckpoints
 from skop.estimators.fitting._comparison import Review
 from skop.estimators.fitting._monitors import OverfittingMonitor
-from skop.exceptions import SkopWarning
+from skop.exceptions import ModelFileError, SkopWarning
 from skop.modules import ResidualDropout
 from skop.training import fingerprint
 
@@ -194,7 +194,10 @@ def test_two_checkpoints_are_kept_and_the_older_one_helps_where_the_newer_is_dam
     content[len(content) // 2] ^= 1
     newer.write_bytes(content)
     before = gathered.count[0]
-    with pytest.warns(SkopWarning, match=r"epoch-000003\.checkpoint is damaged"):
+    remedy = "remove it: the fit then takes an earlier one, or starts anew"
+    with pytest.raises(ModelFileError, match=remedy):
+        skop.load(newer)
+    with pytest.warns(SkopWarning, match=rf"epoch-000003\.checkpoint is damaged.*; {remedy}"):
         found = small().fit(X, Y, checkpoint_dir=tmp_path)
     assert outcome(found) == expected
     # Two epochs are left; one more batch is read for the features of novelty.
@@ -242,8 +245,9 @@ def test_a_fit_without_a_whole_checkpoint_starts_anew(tmp_path, gathered):
     killed(small(**params), gathered, tmp_path, 9)
     for path in tmp_path.rglob("*.checkpoint"):
         path.write_bytes(path.read_bytes()[:-7])
-    with pytest.warns(SkopWarning, match="start.checkpoint"), pytest.warns(SkopWarning, match="epoch-"):
+    with pytest.warns(SkopWarning, match="start.checkpoint") as said, pytest.warns(SkopWarning, match="epoch-"):
         found = small(**params).fit(X, Y, checkpoint_dir=tmp_path)
+    assert not any("save" in str(warning.message) for warning in said)
     assert outcome(found) == expected
 
 

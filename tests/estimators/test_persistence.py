@@ -461,8 +461,11 @@ def test_a_pipe_is_no_model_file(model, tmp_path):
 
 
 def test_a_missing_file_is_missing(tmp_path):
-    with pytest.raises(FileNotFoundError):
+    (tmp_path / "model_1.skop").touch()
+    with pytest.raises(FileNotFoundError, match=r"there is no model file '.*model\.skop'; .* such as model_1\.skop"):
         skop.load(tmp_path / "model.skop")
+    with pytest.raises(IsADirectoryError, match="is a folder; pass the path of a model file"):
+        skop.load(tmp_path)
 
 
 def rewrite(path, change):

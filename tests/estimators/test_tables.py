@@ -121,6 +121,7 @@ def test_containers_are_refused_with_a_conversion(subtests):
     rows, numbers = beams(8)
     fields, model = rows[:, :, None], PODRegressor(regressor="ridge")
     of_table, of_fields = PODRegressor(regressor="ridge").fit(rows, numbers), lamo().fit(fields, fields)
+    bands = ConformalRegressor(model, coverage=0.3).fit(rows, numbers)
     for name, (given, conversion) in CONTAINERS.items():
         calls = {
             "X": (
@@ -136,6 +137,12 @@ def test_containers_are_refused_with_a_conversion(subtests):
             "params": (
                 lambda held=given: model.fit(fields, fields, params=held),
                 lambda held=given: of_fields.predict(fields, params=held),
+            ),
+            "sample_weight": (
+                lambda held=given: model.fit(rows, numbers, sample_weight=held),
+                lambda held=given: lamo().fit(fields, fields, sample_weight=held),
+                lambda held=given: of_table.score(rows, numbers, sample_weight=held),
+                lambda held=given: bands.predict_interval(rows, sample_weight=held),
             ),
         }
         for what, refused in calls.items():

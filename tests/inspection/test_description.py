@@ -155,6 +155,15 @@ def test_copies_and_contradictions_are_told_apart():
     assert copies == [("sample 0", "sample 2")]
 
 
+def test_copies_of_many_samples_are_one_finding():
+    X = RNG.random((20, 3))
+    described = describe_data(np.concatenate([X, X[:10], X[:2]]), np.concatenate([X, X[:10], X[:2]]).sum(axis=1))
+    (found,) = [finding for finding in described.findings if "copies out" in finding.text]
+    assert found.text.startswith("X is the same in each of 10 groups of samples (sample 0, sample 20 and sample 30; ")
+    assert "; and 7 more): keep each group on one side" in found.text
+    assert set(found.samples) == {f"sample {row}" for row in [*range(10), *range(20, 32)]}
+
+
 def test_time_series_are_described_by_run_with_their_times():
     points = RNG.random((15, 2))
     fields = RNG.random((4, 3, 15))

@@ -41,6 +41,8 @@ _CHOSEN_BY = {
 }
 #: Begin of a number with decimals, thousands or an exponent in any notation.
 _BEGIN_OF_NUMBER = re.compile(r"[\s<>~≈±]*[+-]?\d*([.,'’\s]|(?<=\d)[eEdD][+-]?)\d")
+#: Begin of a date, with the year first or last, or of a time of day.
+_BEGIN_OF_DATE = re.compile(r"\s*(\d{4}([-/.])\d\d?\2\d|\d\d?([-/.])\d\d?\3\d\d|\d\d?:\d\d)")
 #: A number as tables write it, also with a decimal comma.
 _NUMBER = re.compile(r"\s*[+-]?(\d+([.,]\d*)?|[.,]\d+)([eE][+-]?\d+)?\s*")
 #: A number, and its unit or percent sign if there is one; names such as 3.vtu and 03a are none.
@@ -98,6 +100,7 @@ def read_arrays(
     names: Mapping[str, str | None],
     channels: str = "auto",
     *,
+    n_axes: Mapping[str, int] | None = None,
     needs_targets: bool,
     chosen_by: Mapping[str, str] = _CHOSEN_BY,
     say: Callable[[str], None] | None = None,
@@ -105,7 +108,8 @@ def read_arrays(
     """Read X and y from a file by the names of the arrays ``"x"``, ``"y"``, ``"coords"`` and ``"params"``.
 
     Without a name, an array is looked for by usual names, which `say` is told. The last axis of arrays holds channels,
-    by `channels`, or none. `chosen_by` says in messages how the caller names arrays.
+    by `channels`, or none; `n_axes` has the numbers of axes of X and y in the fit of a model, which decide where
+    `channels` is "auto". `chosen_by` says in messages how the caller names arrays.
     """
     arrays = _load(path)
     found = {role: _find_array(arrays, role, names.get(role), path, chosen_by, say) for role in _ARRAY_NAMES}
@@ -118,7 +122,7 @@ def read_arrays(
             raise ChoiceError(
                 f"{path} has no array of {what} by a known name; choose by {chosen_by[role]} from: {_shapes(arrays)}"
             )
-    X, y = _arranged(found, channels, chosen_by)
+    X, y = _arranged(found, channels, n_axes or {}, chosen_by)
     if y is not None and len(y) != len(X):
         raise ChoiceError(
             f"the first axis of arrays is that of the samples, but X has {len(X)} and y {len(y)}: {_shapes(arrays)}"
@@ -199,7 +203,9 @@ def _shapes(arrays: Mapping[str, Any]) -> str:
     return ", ".join(f"{name} {tuple(array.shape)}" for name, array in arrays.items()) or "nothing"
 
 
-def _arranged(arrays: Mapping[str, Any], channels: str, chosen_by: Mapping[str, str]) -> tuple[Any, Any]:
+def _arranged(
+    arrays: Mapping[str, Any], channels: str, n_axes: Mapping[str, int], chosen_by: Mapping[str, str]
+) -> tuple[Any, Any]:
     """X and y in a form that estimators take."""
     x, y, coords, params = (arrays[role] for role in ("x", "y", "coords", "params"))
     # MATLAB makes a row of a vector.
@@ -209,10 +215,10 @@ def _arranged(arrays: Mapping[str, Any], channels: str, chosen_by: Mapping[str, 
     if coords is None:
         if params is not None and x is not None:
             raise ChoiceError(f"parameters beside fields need the points of the fields: {chosen_by['points']}")
-        x = _with_channels(params if x is None else x, channels)
+        x = _with_channels(params if x is None else x, channels, n_axes.get("x"))
         # On the points of X, what is left is channels, such as frames, however many.
         has_channels = channels == "auto" and y is not None and 2 < y.ndim == x.ndim and y.shape[:-1] == x.shape[:-1]
-        return x, y if has_channels else _with_channels(y, channels)
+        return x, y if has_channels else _with_channels(y, channels, n_axes.get("y"))
     x = _on_points(x, coords)
     y = y if y is None or y.ndim == 1 else _on_points(y, coords)
     if y is not None and y.ndim > 2:
@@ -222,8 +228,10 @@ def _arranged(arrays: Mapping[str, Any], channels: str, chosen_by: Mapping[str, 
     return FieldSet(coords, x, params=params), y
 
 
-def _with_channels(array: Any, channels: str) -> Any:
-    """Array with an axis of channels."""
+def _with_channels(array: Any, channels: str, n_axes: int | None = None) -> Any:
+    """Array with an axis of channels, which a model has been fitted on with so many axes if it is known."""
+    if n_axes is not None and channels == "auto" and array is not None and array.ndim in (n_axes - 1, n_axes):
+        channels = "last" if array.ndim == n_axes else "none"
     if array is None or array.ndim == 1 or channels == "last":
         return array
     is_bare = array.ndim > 2 and array.shape[-1] > _MOST_CHANNELS
@@ -376,8 +384,8 @@ def _inputs_among(table: Any, source: Any, chosen_by: str) -> list[str]:
     if texts:
         warn(
             f"{source}: columns of text are left out: {listed(texts)} (such as {varied[texts[0]][0]!r}). If they "
-            "matter, write numbers as 1500.0 or 1.5e3, and encode categories as numbers, for example by "
-            "pandas.get_dummies."
+            "matter, write numbers as 1500.0 or 1.5e3, dates as numbers of days, and encode categories as numbers, for "
+            "example by pandas.get_dummies."
         )
     if len(names) > 1 and (counting := counting_columns(table[names])):
         warn(
@@ -388,8 +396,9 @@ def _inputs_among(table: Any, source: Any, chosen_by: str) -> list[str]:
 
 
 def _are_no_names(texts: Sequence[str]) -> bool:
-    """Whether texts that differ are no names of rows: some are the same, or all begin with numbers."""
-    return len({*texts}) < len(texts) or all(_BEGIN_OF_NUMBER.match(text) for text in texts)
+    """Whether texts that differ are no names of rows: some are the same, or all begin with numbers, or with dates."""
+    begins = (_BEGIN_OF_NUMBER, _BEGIN_OF_DATE)
+    return len({*texts}) < len(texts) or any(all(map(begin.match, texts)) for begin in begins)
 
 
 def counting_columns(table: Any) -> list[str]:

@@ -379,6 +379,13 @@ def _open_steps(path: Path, times: list[float], read: Callable[[int], meshio.Mes
         """Name of a step, and the function that reads it."""
         return f"{path}, step {step}", lambda: named_failures(path, lambda: read(step))[0]
 
+    time, count = Counter(times).most_common(1)[0] if times else (0.0, 0)
+    if count > 1 or not np.isfinite(times).all():
+        wrong = f"time {time:g} in {count} of its steps" if count > 1 else "a step whose time is no number"
+        raise FieldDataError(
+            f"cannot read {path}: it has {wrong}; expected another time for each step. Leave out steps that were "
+            "written twice, as by a restart, or number the steps."
+        )
     order = np.argsort(times, kind="stable")
     return MeshRun(str(path), [frame(int(step)) for step in order], np.array(times)[order], str(path))
 

@@ -387,6 +387,24 @@ def refuse_strangers(table: Any, what: str) -> None:
         for number, column in enumerate(columns):
             if column is not None:
                 _as_numbers(column, _column_name(names, number), what)
+    elif isinstance(table, list) or getattr(dtype, "kind", "") == "O":
+        _refuse_odd_items(table, what)
+
+
+def _refuse_odd_items(table: Any, what: str) -> None:
+    """Raise an error for complex and missing numbers in a list or an array of objects, which NumPy does not name."""
+    try:
+        array = np.asarray(table)
+    except (RuntimeError, TypeError, ValueError):
+        # Rows of several lengths, of which scikit-learn tells.
+        return
+    if array.dtype.kind == "c":
+        refuse_strangers(array, what)
+    if array.dtype.kind != "O" or array.ndim not in (1, 2):
+        return
+    for number, column in enumerate(array.T if array.ndim == 2 else [array]):
+        if any(isinstance(item, complex | np.complexfloating) or _is_na(item) for item in column):
+            raise FieldDataError(_stranger(column, _column_name(None, number) if array.ndim == 2 else "", what))
 
 
 def refuse_sparse(table: Any, what: str) -> None:
@@ -490,12 +508,19 @@ def _as_numbers(column: Any, place: str, what: str) -> FloatArray:
         raise FieldDataError(_stranger(column, place, what)) from None
 
 
+def _is_na(item: Any) -> bool:
+    """Whether an item is a missing value of pandas, which is no number as NaN is one."""
+    return is_missing(item) and not (item is None or isinstance(item, float))
+
+
 def _stranger(column: Iterable[Any], place: str, what: str) -> str:
-    """Error message about the first item of a column that is no number."""
+    """Error message about the first item of a column, or of an array without columns, that is no number."""
     items = list(column)
     is_number = [isinstance(item, int | float | np.number) or item is None for item in items]
     row = next((i for i, item in enumerate(items) if not (is_number[i] or _is_plain_number(item))), 0)
-    words = f"{place} of {what} holds {_shown(items[row])} in row {row}; expected numbers"
+    words = f"{f'{place} of ' if place else ''}{what} holds {_shown(items[row])} in row {row}; expected numbers"
+    if _is_na(items[row]):
+        return f"{words}. Fill in the missing values, or leave these rows out."
     if isinstance(items[row], date | timedelta | np.datetime64 | np.timedelta64):
         return f"{words}. Pass times as numbers, such as days: (time - time.min()) / pandas.Timedelta(days=1)."
     if isinstance(items[row], complex | np.complexfloating):

@@ -21,12 +21,15 @@ from skop._files import write_in_one_step
 from skop._typing import PathOrStr
 from skop._version import __version__
 from skop.data._file_guards import free_memory
+from skop.data._mesh_files import nearby
 from skop.exceptions import ModelFileError
 
 __all__ = ["digest", "read_container", "write_container"]
 
 #: Version of the file format, incremented when the layout changes.
 _FORMAT = 2
+#: Ending of the states of a training, which a fit writes and no user.
+_CHECKPOINT = ".checkpoint"
 
 
 def write_container(path: PathOrStr, header: Mapping[str, Any], tensors: Mapping[str, torch.Tensor]) -> None:
@@ -70,19 +73,33 @@ def digest(text: str, tensors: Mapping[str, torch.Tensor]) -> str:
 def _content(path: PathOrStr) -> bytes:
     """Bytes of a file; a pipe or device, which would never end, is refused."""
     file = Path(path)
+    if not file.exists():
+        raise FileNotFoundError(f"there is no model file {str(path)!r}; {nearby(file)}.")
     mode = file.stat().st_mode
-    if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+    if stat.S_ISDIR(mode):
+        raise IsADirectoryError(
+            f"{str(path)!r} is a folder; pass the path of a model file, such as one in this folder."
+        )
+    if not stat.S_ISREG(mode):
         raise ModelFileError(f"{path} is no file but a pipe or a device; pass the path of a model file.")
-    if stat.S_ISREG(mode) and (size := file.stat().st_size) > (free := free_memory()):
+    if (size := file.stat().st_size) > (free := free_memory()):
         raise ModelFileError(
             f"{path} has {size:,} bytes, and {free:,} bytes of memory are free; free some, or check the path."
         )
     return file.read_bytes()
 
 
+def _remedies(path: PathOrStr, key: str | None) -> tuple[str, str]:
+    """What to do about a file that is none of skop, and about one whose content has changed."""
+    if key is None and Path(path).suffix != _CHECKPOINT:
+        return "save it again with est.save(path)", "take a fresh copy"
+    # Nobody saves a checkpoint, or has a copy of one.
+    return ("remove it: the fit then takes an earlier one, or starts anew",) * 2
+
+
 def read_container(path: PathOrStr, key: str | None = None) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
     """Read header and tensors of a model file, and check that it is complete and of a readable format."""
-    content = _content(path)
+    content, (again, copy) = _content(path), _remedies(path, key)
     try:
         tensors = load_tensors(content)
         size = int.from_bytes(content[:8], "little")
@@ -91,20 +108,19 @@ def read_container(path: PathOrStr, key: str | None = None) -> tuple[dict[str, A
         found = digest(text, tensors)
     except (SafetensorError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ModelFileError(
-            f"{path} is not a skop model file, or is damaged ({type(error).__name__}: {error}); save it again with "
-            "est.save(path)."
+            f"{path} is not a skop model file, or is damaged ({type(error).__name__}: {error}); {again}."
         ) from error
     if found != expected:
-        raise ModelFileError(f"{path} is damaged: its checksum does not match its content; take a fresh copy.")
+        raise ModelFileError(f"{path} is damaged: its checksum does not match its content; {copy}.")
     try:
         header = json.loads(text)
         written, theirs = (header["versions"][name] for name in ("skop", "scikit-learn"))
         is_whole = type(header["format"]) is int and isinstance(written, str) and isinstance(theirs, str)
         is_whole &= isinstance(header["estimator"], dict)
     except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise ModelFileError(f"{path} has an invalid header ({type(error).__name__}); save it again.") from error
+        raise ModelFileError(f"{path} has an invalid header ({type(error).__name__}); {again}.") from error
     if not is_whole:
-        raise ModelFileError(f"{path} has a header without format, versions or estimator; save it again.")
+        raise ModelFileError(f"{path} has a header without format, versions or estimator; {again}.")
     if header["format"] != _FORMAT:
         raise ModelFileError(
             f"{path} has format {header['format']}, written by skop {written[:80]}; this skop "

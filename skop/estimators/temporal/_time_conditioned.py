@@ -35,7 +35,7 @@ from skop.estimators.temporal._frames import BaseFrameRegressor, join_frames, re
 from skop.exceptions import FieldDataError, SkopWarning
 from skop.training import DIRECT_TRAINING, TrainingPlan
 
-__all__ = ["TimeConditionedRegressor"]
+__all__ = ["TimeConditionedRegressor", "are_same_times"]
 
 #: Two times are one up to this part of the gap to the nearest other time. A gap, unlike a range or the times
 #: themselves, has the size of what must be told apart, wherever time starts and however many decades it spans. Times in
@@ -258,7 +258,7 @@ class TimeConditionedRegressor(BaseFrameRegressor):
     def _series_times(self, runs: list[MeshRun]) -> FloatArray:
         """Return the times of the frames of runs, which must be those of `times` where this is set."""
         found, stated = _common_times(runs), self._stated_times()
-        if stated is not None and not _are_equal(found, stated):
+        if stated is not None and not are_same_times(found, stated):
             given, known = (np.array2string(part, threshold=8) for part in (stated, found))
             raise FieldDataError(
                 f"times is {self.times!r}, which puts the frames at {given}, but {runs[0].name} has {len(found)} "
@@ -423,7 +423,7 @@ def _common_times(runs: list[MeshRun]) -> FloatArray:
 
 def _check_equal_times(run: MeshRun, times: FloatArray, where: str) -> None:
     """Raise an error if the frames of a run are at other times."""
-    if not _are_equal(run.times, times):
+    if not are_same_times(run.times, times):
         other = ""
         if len(run.times) == len(times):
             k = int(_differ(run.times, times).argmax())
@@ -435,8 +435,8 @@ def _check_equal_times(run: MeshRun, times: FloatArray, where: str) -> None:
         )
 
 
-def _are_equal(found: FloatArray, times: FloatArray) -> bool:
-    """Tell whether times are others up to rounding."""
+def are_same_times(found: FloatArray, times: FloatArray) -> bool:
+    """Tell whether times are others up to a small part of their distances."""
     return len(found) == len(times) and not _differ(found, times).any()
 
 
@@ -472,7 +472,7 @@ def _names_at(names: list[str], fitted: FloatArray, times: FloatArray) -> list[s
     found = [part for part in (re.fullmatch(r"(.*?)(\d+(?:\.\d+)?)", name) for name in names) if part]
     stem = f"{names[0]}_t_"
     if len(found) == len(names) and len({part[1] for part in found}) == 1 and found[0][1]:
-        by_time = _are_equal(np.array([float(part[2]) for part in found]), fitted)
+        by_time = are_same_times(np.array([float(part[2]) for part in found]), fitted)
         stem = found[0][1] if by_time else f"{found[0][1].rstrip('_-. ')}_t_"
     held = _places_of(times, fitted, fitted)
     return [f"{stem}{time:.10g}" if k is None else names[k] for time, k in zip(times, held, strict=True)]

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skop._typing import FloatArray, IntArray
-from skop.data import FieldSet, Predictions, Targets, refuse_mask
+from skop.data import FieldSet, Predictions, Targets, refuse_containers, refuse_mask
 from skop.exceptions import FieldDataError
 from skop.surrogate._predictions import combined
 
@@ -136,6 +136,7 @@ def check_size(coverage: float, calibration_size: int, rest: float, what: str) -
 
 def levels_of(sample_weight: Any, n_samples: int, coverage: float, new_mass: float, new_weight: float) -> FloatArray:
     """Mass of calibration samples up to which the scores of each new sample go, by its weight."""
+    refuse_containers(sample_weight, "sample_weight")
     refuse_mask(sample_weight, "sample_weight")
     weight = np.asarray(sample_weight, dtype=np.float64)
     if weight.shape != (n_samples,) or not np.isfinite(weight).all() or (weight < 0).any():
