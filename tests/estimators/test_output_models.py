@@ -8,7 +8,9 @@ from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
 
 import skop
 from skop import FieldSet, LaMORegressor, PODRegressor
+from skop.data import Targets
 from skop.estimators.classical._output_models import logarithms_of
+from skop.estimators.classical._target_rows import TargetRows
 from skop.exceptions import FieldDataError
 from skop.metrics import relative_l2_error
 
@@ -214,6 +216,36 @@ def test_the_spread_of_a_logarithm_is_relative():
     mean, spread = model.predict(NEW, return_std=True)
     assert 0.05 < np.median(spread / mean) < 0.2
     assert np.mean(np.abs(mean - power_law(NEW)[:, 0]) < 2 * spread) > 0.9
+
+
+def test_a_value_grows_beyond_the_largest_as_far_as_its_error_supports():
+    rng = np.random.default_rng(7)
+    values = np.exp(rng.normal(size=(20, 3)) * [1.0, 4.0, 30.0])
+    targets = TargetRows(Targets(scalars=values), is_log=True)
+    whole = targets.bounds()
+    # Known exactly, a law goes on as far as its range; where all are wrong by a factor of 1.5, the error is a half.
+    np.testing.assert_array_equal(targets.bounds(targets.rows), whole)
+    for factor, error in ((1.5, 0.5), (1.1, 0.1), (0.0, 1.0)):
+        with np.errstate(divide="ignore"):
+            low, high = targets.bounds(targets.rows + np.log(factor) / targets.scalar_unit)
+        np.testing.assert_array_equal(low, whole[0])
+        reach = np.minimum(np.log(1 + 1 / error), np.ptp(np.log(values), axis=0))
+        np.testing.assert_allclose(high * targets.scalar_unit, np.log(values.max(axis=0)) + reach)
+    # A sample without which the law goes astray, as by a factor of 1e30, leaves nothing beyond the largest.
+    astray = targets.rows.copy()
+    astray[0] += 1e30
+    found = targets.bounds(astray)[1] * targets.scalar_unit
+    np.testing.assert_allclose(found, np.log(values.max(axis=0)), atol=1.0)
+
+
+def test_a_law_with_noise_over_many_decades_is_not_extrapolated_over_as_many():
+    rng = np.random.default_rng(8)
+    decades, noise = 30 * rng.random(40), 0.1 * rng.normal(size=40)
+    y = 10**decades * np.exp(noise)
+    model = PODRegressor(regressor="ridge", param_transform=None, target_transform="log").fit(decades[:, np.newaxis], y)
+    (found,) = model.predict([[60.0]])
+    # The largest values have the error of the noise, and ten times them is as far as this supports.
+    assert 2 < found / y.max() < 100
 
 
 def test_logarithms_go_on_by_their_tangents():

@@ -92,8 +92,7 @@ class OutputModel:
         Shift and factor by which its outputs become those whose logarithms are taken: of standardised targets, the
         physical ones.
     bounds : ndarray of shape (2, P * c + s) or None
-        Least and largest logarithm of each value that is predicted, in its unit: the range in the fit, and as much on
-        either side, since the exponential of what grows beyond it has no bound. None without logarithms.
+        Least and largest logarithm of each value that is predicted (`TargetRows.bounds`), if these are learned.
     among : tuple of (ndarray of int) or None
         Numbers of the channels and scalars that its components hold, where it predicts some of these; None if all.
     between : sequence of tuple of (int, ndarray of shape (l,), ndarray of shape (P * c + s,))
@@ -497,8 +496,7 @@ class ModelSearch:
         targets = model.targets(self.samples.targets, weight)
         model.channel_unit, model.scalar_unit = targets.channel_unit, targets.scalar_unit
         if learns:
-            low, high = targets.rows.min(axis=0), targets.rows.max(axis=0)
-            model.bounds = np.stack([2 * low - high, 2 * high - low])
+            model.bounds = targets.bounds()
         return model, Decomposition(targets.rows, n_components, weight)
 
     def _is_allowed(self, outputs: Outputs, variant: tuple[Any, bool]) -> bool:
@@ -620,6 +618,9 @@ class ModelSearch:
         model.lowest, residuals = self._near_zero(model, found.system, parts.coefficients, left_out, selection.repeats)
         model.basis = parts.basis(model.regressor.left_out.shape[1])
         components = model.basis.components_
+        if learns:
+            known = parts.coefficients[:, : residuals.shape[1]]
+            model.bounds = targets.bounds(model.basis.inverse_transform(known - residuals))
         model.between = between_values(selection, found.system, model.regressor, components)
         held = parts.variances[: len(components)] @ components**2
         weighted = parts.centred if samples.weight is None else samples.weight[:, np.newaxis] * parts.centred

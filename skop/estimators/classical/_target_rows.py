@@ -134,6 +134,26 @@ class TargetRows:
         weights = np.full(n, 1.0 / n) if norms is None else 1.0 / (n * norms)
         return weights if self.weight is None else self.weight * weights, error, each
 
+    def bounds(self, unseen: FloatArray | None = None) -> FloatArray:
+        """Least and largest logarithm (2, m) of each of m values that may be predicted, with the rows of logarithms.
+
+        The exponential of what grows beyond the range in the fit has no bound, and few samples rarely show where it
+        grows. As much below the range is predicted, and as much above, but, with predictions (n, m) of unseen samples,
+        of a value with an error e relative to its size no more than 1 + 1 / e times the largest: exact laws go on.
+        """
+        low, high = self.rows.min(axis=0), self.rows.max(axis=0)
+        above = high - low
+        if unseen is not None:
+            unit = np.append(
+                np.tile(self.channel_unit, len(self.field_ratio) // max(len(self.channel_unit), 1)), self.scalar_unit
+            )
+            true = np.exp((self.rows - high) * unit)
+            with np.errstate(over="ignore"):
+                wrong = np.exp((np.minimum(unseen, high + above) - high) * unit) - true
+                error = np.sqrt(mean_of(wrong**2, self.weight) / mean_of(true**2, self.weight))
+            above = np.minimum(above, np.log1p(1.0 / np.maximum(error, TINY)) / unit)
+        return np.stack([2 * low - high, high + above])
+
     def error_of(self, targets: Targets, found: Predictions, chosen: Any) -> float:
         """Error of predictions of all samples, as that of the residuals of those that are chosen."""
         errors: list[float] = []
