@@ -29,7 +29,7 @@ def write_in_one_step(path: Path, content: bytes | Callable[[Path], object]) -> 
     Raises
     ------
     OSError
-        If the file cannot be written, or is a folder, a pipe or a device.
+        If the file cannot be written, of which the message has the path, or is a folder, a pipe or a device.
     """
     # A link stays one, and its target is written.
     given, path = path, Path(os.path.realpath(path))
@@ -38,6 +38,18 @@ def write_in_one_step(path: Path, content: bytes | Callable[[Path], object]) -> 
         raise IsADirectoryError(f"{str(given)!r} is a folder; pass the path of a file, such as one in this folder.")
     if mode is not None and not stat.S_ISREG(mode):
         raise FileExistsError(f"{str(path)!r} is a pipe or a device and no file; pass the path of a file.")
+    try:
+        _write_and_rename(path, content, mode)
+    except OSError as error:
+        if error.errno is None:
+            raise
+        # A full disk names no path, and other errors that of the temporary file. The number tells the class.
+        words = f"{error.strerror}; an earlier file at this path, if any, is unchanged"
+        raise OSError(error.errno, words, str(given)) from error
+
+
+def _write_and_rename(path: Path, content: bytes | Callable[[Path], object], mode: int | None) -> None:
+    """Write a temporary file, and rename it when it is complete; `mode` is that of the earlier file."""
     # The name of a file may be as long as the system allows, and that of the temporary one not longer.
     prefix = f".{path.name[:40]}."
     if not callable(content):

@@ -23,6 +23,54 @@ def frame(order=(2, 0, 1), **columns):
     return pd.DataFrame({"load": LOADS[order]} | columns)
 
 
+class Categorical:
+    """Type of a column of categories, as polars has it: without a kind."""
+
+
+class Column:
+    """A column as polars has it."""
+
+    def __init__(self, values, dtype=None, name="day"):
+        self.values, self.name = np.asarray(values), name
+        self.values = self.values.astype(object) if self.values.dtype.kind == "U" else self.values
+        self.dtype, self.shape, self.ndim = dtype or object(), self.values.shape, 1
+
+    def to_numpy(self):
+        return self.values
+
+    def to_physical(self):
+        raise AssertionError("numbers of categories are not read")
+
+    def __array__(self, dtype=None, copy=None):
+        return np.asarray(self.values, dtype)
+
+    def __len__(self):
+        return len(self.values)
+
+
+class Polars:
+    """A table as polars has it: without an index, and as an array its times are integers."""
+
+    ndim = 2
+
+    def __init__(self, **columns):
+        self.held = [
+            Column(*((held.values, held.dtype) if isinstance(held, Column) else (held,)), name=name)
+            for name, held in columns.items()
+        ]
+        self.columns, self.shape = list(columns), (len(self.held[0]), len(columns))
+
+    def get_columns(self):
+        return self.held
+
+    def __array__(self, dtype=None, copy=None):
+        values = [held.values.astype(int) if held.values.dtype.kind in "mM" else held.values for held in self.held]
+        return np.stack(values, axis=1).astype(dtype)
+
+    def __len__(self):
+        return self.shape[0]
+
+
 def loads(params, runs="runs/*.vtu", **options):
     """Loads in the order of the files."""
     return read_design(params).for_runs(runs, FILES, **options).values[:, 0].tolist()
@@ -217,13 +265,42 @@ def test_categories_by_number_are_no_numbers_unless_they_have_an_order():
     numbers = [3, 1, 2]
     ordered, table = (frame(material=pd.Categorical(numbers, ordered=flag)) for flag in (True, False))
     assert PODRegressor().fit(ordered, numbers).predict(ordered).shape == (3,)
-    for read in (
-        read_design,
-        lambda given: PODRegressor().fit(given, numbers),
-        PODRegressor().fit(ordered, numbers).predict,
-    ):
-        with pytest.raises(FieldDataError, match=r"'material' of .* is categorical without an order.*get_dummies"):
-            read(table)
+    # Texts of digits would be read as numbers, too; files are named by text.
+    texts = frame(material=pd.Categorical(["6061", "7075", "6061"]))
+    for given in (table, texts, Polars(load=LOADS, material=Column(["7", "3", "7"], Categorical()))):
+        for read in (
+            read_design,
+            lambda given: split_runs(given.assign(file=FILES)) if hasattr(given, "iloc") else read_design(given),
+            lambda given: PODRegressor().fit(given, numbers),
+            lambda given: PODRegressor().fit(np.c_[numbers], given),
+            PODRegressor().fit(ordered, numbers).predict,
+        ):
+            with pytest.raises(FieldDataError, match=r"'material' of .* is categorical without an order.*get_dummies"):
+                read(given)
+    with pytest.raises(FieldDataError, match=r"^y is categorical without an order"):
+        PODRegressor().fit(np.c_[numbers], texts["material"].array)
+
+
+def test_tables_of_polars_are_read_as_those_of_pandas():
+    design = read_design(Polars(file=FILES, load=LOADS))
+    assert (design.names, design.values[:, 0].tolist()) == (("load",), LOADS.tolist())
+    assert design.labels.files == tuple(FILES)
+    with pytest.raises(FieldDataError, match=r"column 'material' of X holds 'steel' in row 0.*OneHotEncoder"):
+        PODRegressor().fit(Polars(material=["steel", "iron", "steel"]), LOADS)
+
+
+def test_times_are_no_numbers_whatever_holds_them():
+    """Their numbers would count the unit in which they are stored."""
+    days = np.arange("2026-01-01", "2026-01-04", dtype="M8[D]")
+    words = "holds .* in row 0; expected numbers. Pass times as numbers, such as days: .*Timedelta"
+    for times in (days, days.astype("M8[s]"), days - days[0]):
+        for given in (times[:, None], times[:, None].tolist(), Polars(day=times), pd.DataFrame({"day": times})):
+            for read in (lambda held: PODRegressor().fit(held, LOADS), PODRegressor().fit(np.c_[LOADS], LOADS).predict):
+                with pytest.raises(FieldDataError, match=f"of X {words}"):
+                    read(given)
+        for given in (times, times[:, None], Column(times), pd.Series(times, name="day"), pd.Index(times)):
+            with pytest.raises(FieldDataError, match=f"y {words}"):
+                PODRegressor().fit(np.c_[LOADS], given)
 
 
 def test_columns_of_paths_that_are_not_whole():

@@ -1,6 +1,7 @@
 """Model files: what comes back, what is in them, and that damage never passes for a model."""
 
 import copy
+import errno
 import json
 import os
 import shutil
@@ -333,6 +334,21 @@ def test_a_crash_while_writing_leaves_the_old_file(model, path, monkeypatch, pla
         small(random_state=1).fit(GRIDS, GRIDS[..., :1]).save(path)
     assert path.read_bytes() == before
     assert [item.name for item in path.parent.iterdir()] == ["model.skop"]
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EACCES])
+def test_an_error_of_the_system_names_the_path(model, path, monkeypatch, number):
+    before = path.read_bytes()
+
+    def crash(*_):
+        raise OSError(number, "as the system says")
+
+    monkeypatch.setattr("skop._files.os.fsync", crash)
+    with pytest.raises(OSError, match=r"as the system says; an earlier file .* is unchanged") as caught:
+        model.save(path)
+    assert (type(caught.value), caught.value.errno) == (type(OSError(number, "")), number)
+    assert str(caught.value).endswith(repr(str(path)))
+    assert path.read_bytes() == before
 
 
 def test_a_loss_of_ones_own_is_refused_and_the_old_file_stays(path):

@@ -108,12 +108,20 @@ class Parts:
         raise TypeError("cannot be converted to a boolean value")
 
 
+class Arrow:
+    """A table of pyarrow, whose columns are arrays without names."""
+
+    schema = to_pandas = None
+    columns: ClassVar = [[1.0]]
+
+
 #: name: (object, conversion)
 CONTAINERS = {
     "a set of columns": (Variables("run"), "to_dataframe()"),
     "a set of fields": (Variables("run", "x", "y"), "to_dataarray().transpose(..., 'variable')"),
     "a plan": (Plan(), "collect()"),
     "parts": (Parts(), "compute()"),
+    "a table of pyarrow": (Arrow(), "to_pandas()"),
 }
 
 

@@ -55,6 +55,9 @@ __all__ = [
     "with_params",
 ]
 
+#: Types of items that are times, whose numbers would be counts of the unit in which they are stored.
+_TIMES = (date, timedelta, np.datetime64, np.timedelta64)
+
 
 class _Table(Form):
     """Tables with two axes, or something invalid for which scikit-learn raises the error."""
@@ -351,14 +354,17 @@ def refuse_containers(given: Any, what: str) -> None:
     # The class is asked, since some tables would be computed for their attributes.
     kind = type(given)
     conversion = next((name for name in ("to_dataframe", "collect", "compute") if hasattr(kind, name)), None)
-    if conversion is None or not hasattr(kind, "dtypes"):
+    if hasattr(kind, "to_pandas") and hasattr(kind, "schema") and not hasattr(kind, "dtypes"):
+        # Tables of pyarrow, whose columns have no names of their own.
+        conversion = "to_pandas"
+    elif conversion is None or not hasattr(kind, "dtypes"):
         return
     code = f"{conversion}()"
     if conversion == "to_dataframe" and len(given.dims) > 1:
         code = "to_dataarray().transpose(..., 'variable')"
     origin = kind.__module__.partition(".")[0]
     raise FieldDataError(
-        f"{what} came as {kind.__name__} of {origin}; expected arrays, or a table in memory. Pass {what}.{code}."
+        f"{what} came as {kind.__name__} of {origin}; expected arrays, or a DataFrame in memory. Pass {what}.{code}."
     )
 
 
@@ -382,17 +388,18 @@ def refuse_strangers(table: Any, what: str) -> None:
             f"{what}: Complex data not supported (dtype {dtype}); pass real and imaginary parts, or magnitude and "
             "phase, as columns of their own."
         )
-    if hasattr(table, "iloc"):
+    if hasattr(table, "iloc") or _of_polars(table) is not None:
         names, columns, _ = _columns_of(table, what, only_objects=True)
         for number, column in enumerate(columns):
             if column is not None:
                 _as_numbers(column, _column_name(names, number), what)
-    elif isinstance(table, list) or getattr(dtype, "kind", "") == "O":
+    elif isinstance(table, list) or getattr(dtype, "kind", "") in ("O", "m", "M") or _is_of_pyarrow(table):
+        _refuse_category(dtype, table, "", what)
         _refuse_odd_items(table, what)
 
 
 def _refuse_odd_items(table: Any, what: str) -> None:
-    """Raise an error for complex and missing numbers in a list or an array of objects, which NumPy does not name."""
+    """Raise an error for times, complex and missing numbers in a list or an array, which NumPy does not name."""
     try:
         array = np.asarray(table)
     except (RuntimeError, TypeError, ValueError):
@@ -400,10 +407,10 @@ def _refuse_odd_items(table: Any, what: str) -> None:
         return
     if array.dtype.kind == "c":
         refuse_strangers(array, what)
-    if array.dtype.kind != "O" or array.ndim not in (1, 2):
+    if array.dtype.kind not in "OmM" or array.ndim not in (1, 2):
         return
     for number, column in enumerate(array.T if array.ndim == 2 else [array]):
-        if any(isinstance(item, complex | np.complexfloating) or _is_na(item) for item in column):
+        if any(isinstance(item, (complex, np.complexfloating, *_TIMES)) or _is_na(item) for item in column):
             raise FieldDataError(_stranger(column, _column_name(None, number) if array.ndim == 2 else "", what))
 
 
@@ -414,24 +421,41 @@ def refuse_sparse(table: Any, what: str) -> None:
         raise FieldDataError(f"{what} has sparse columns; pass dense ones: {what}.sparse.to_dense().")
 
 
+def _of_polars(table: Any) -> list[Any] | None:
+    """Columns of a DataFrame or a Series of polars; None for other objects."""
+    if hasattr(table, "get_columns"):
+        return list(table.get_columns())
+    return [table] if hasattr(table, "to_physical") else None
+
+
+def _is_of_pyarrow(table: Any) -> bool:
+    """Whether an object is an array without a NumPy type, as those of pyarrow are."""
+    return hasattr(table, "__array__") and not hasattr(table, "dtype")
+
+
+def _refuse_category(dtype: Any, column: Iterable[Any], place: str, what: str) -> None:
+    """Raise an error for categories without an order, unless they are names, which other messages are about."""
+    is_category = getattr(dtype, "ordered", None) is False or type(dtype).__name__ in ("Categorical", "Enum")
+    if is_category and not _is_runs(column):
+        raise FieldDataError(
+            f"{f'{place} of ' if place else ''}{what} is categorical without an order, and its labels would be read as "
+            "numbers; encode it by pandas.get_dummies, or to_dummies of polars, or pass it as type float if its labels "
+            "are numbers that have an order."
+        )
+
+
 def _columns_of(
     table: Any, what: str, *, only_objects: bool = False
 ) -> tuple[list[Any] | None, list[Any], Sequence[Any] | None]:
     """Names, columns and index of a table; with `only_objects` None stands for the columns of numbers."""
-    if hasattr(table, "iloc"):
-        frame = table.to_frame() if table.ndim == 1 else table
-        for name, dtype in zip(frame.columns, frame.dtypes, strict=True):
-            if getattr(dtype, "ordered", None) is False and dtype.categories.dtype.kind in "biuf":
-                raise FieldDataError(
-                    f"column {name!r} of {what} is categorical without an order, and its numbers would be read as "
-                    "such; encode it by pandas.get_dummies, or pass it as type float if the numbers have an order."
-                )
-        kinds = [getattr(dtype, "kind", "O") for dtype in frame.dtypes]
-        columns: list[Any] = [
-            None if only_objects and kind in "biuf" else list(frame.iloc[:, i]) if kind in "OSU" else frame.iloc[:, i]
-            for i, kind in enumerate(kinds)
-        ]
-        return list(frame.columns), columns, list(frame.index)
+    held = _of_polars(table)
+    if held is not None or hasattr(table, "iloc"):
+        index = None
+        if held is None:
+            frame = table.to_frame() if table.ndim == 1 else table
+            held, index = [frame.iloc[:, i] for i in range(frame.shape[1])], list(frame.index)
+        columns = [_held_in(column, what, only_objects) for column in held]
+        return [column.name for column in held], columns, index
     if isinstance(table, dict) or getattr(getattr(table, "dtype", None), "names", None):
         names = list(table) if isinstance(table, dict) else list(table.dtype.names)
         for name in names:
@@ -450,6 +474,18 @@ def _columns_of(
             f"{what} has shape {array.shape}; expected (n_runs, n_parameters), or a DataFrame with a row for each run."
         )
     return None, [column.tolist() if array.dtype.kind in "OSU" else column for column in array.T], None
+
+
+def _held_in(column: Any, what: str, only_objects: bool) -> Any:
+    """A column of pandas or polars, as a list if it holds objects; with `only_objects` None if it holds numbers."""
+    # The types of polars are none of NumPy.
+    held = column if hasattr(column, "iloc") else column.to_numpy()
+    kind = getattr(held.dtype, "kind", "O")
+    if only_objects and kind in "biuf":
+        return None
+    items = list(held) if kind in "OSU" else held
+    _refuse_category(column.dtype, items, f"column {column.name!r}", what)
+    return items
 
 
 def _is_text(column: Any) -> bool:
@@ -521,7 +557,7 @@ def _stranger(column: Iterable[Any], place: str, what: str) -> str:
     words = f"{f'{place} of ' if place else ''}{what} holds {_shown(items[row])} in row {row}; expected numbers"
     if _is_na(items[row]):
         return f"{words}. Fill in the missing values, or leave these rows out."
-    if isinstance(items[row], date | timedelta | np.datetime64 | np.timedelta64):
+    if isinstance(items[row], _TIMES):
         return f"{words}. Pass times as numbers, such as days: (time - time.min()) / pandas.Timedelta(days=1)."
     if isinstance(items[row], complex | np.complexfloating):
         return f"{words}. Pass real and imaginary parts, or magnitude and phase, as columns of their own."
