@@ -173,8 +173,7 @@ def correction_shares(
     large: leave-one-out errors of a base exceed its errors on new samples between those of the fit. The error of a
     field is the mean of those of the samples, relative to their norms, as in the score: least squares would follow the
     few samples on which the base fails. Errors below their median are squares. That of a scalar is the mean of squares,
-    of which one sample can have the most. It takes as many standard errors as Student's distribution has for the number
-    of samples that make up the squares.
+    of which few samples can have the most, so that it needs as many standard errors as Student's distribution has.
 
     Parameters
     ----------
@@ -233,10 +232,8 @@ def _share(step: FloatArray, left: FloatArray, weight: FloatArray, norms: FloatA
     infinite = np.full(n_channels, np.inf)
     variance = np.divide(scatter, total**2 * freedom, out=infinite, where=(total > 0) & (freedom > ROUNDING))
     deviation = np.sqrt(variance)
-    # With noise, a few samples support any factor: one that is not beyond chance is set to 0. Of squares, only samples
-    # that make them up count (L. Kish, "Survey Sampling", 1965); norms are similar in size.
-    counted = freedom / np.maximum(1 - freedom, np.finfo(float).tiny)
-    errors = beyond_chance(counted) if norms is None else BEYOND_CHANCE
+    # With noise, a few samples support any factor: one that is not beyond chance is set to 0.
+    errors = beyond_chance(len(step) - 1) if norms is None else BEYOND_CHANCE
     pulled = np.where(share > errors * deviation, share - deviation, 0.0)
     # A sample with a small field has a large weight, and would otherwise decide against all others.
     others = total - size

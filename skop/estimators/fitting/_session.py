@@ -190,7 +190,7 @@ class FitSession:
         if self.base.unseen is not None and (self.held is None or len(self.held) < HELD_OUT[0] * self.n_frames):
             # A validation of few samples does not tell how much of a correction is right.
             n_held = 0 if self.held is None else len(self.held) // self.n_frames
-            train, further = _hold_out(data.inputs, train, n_held, self.n_frames)
+            train, further = _hold_out(data, train, n_held, self.n_frames)
             self.held = further if self.held is None else np.concatenate([self.held, further])
         elif self.held is None and self._needs_judging(len(train)):
             train, self.held = _hold_out_to_judge(data.inputs, train)
@@ -637,15 +637,18 @@ def _check_single_precision(scalers: Scalers) -> None:
         )
 
 
-def _hold_out(inputs: FieldSet, train: IntArray, n_held: int, n_frames: int) -> tuple[IntArray, IntArray]:
+def _hold_out(data: TrainingData, train: IntArray, n_held: int, n_frames: int) -> tuple[IntArray, IntArray]:
     """Hold out some runs of frames, or what is missing of these; those with the same inputs stay together.
 
     Each of n samples that is missing raises the error by some part of 1 / n, and m samples that choose the share by
-    some part of 1 / m, so that the best number grows with the square root of n. Continued fits hold out the same ones,
+    some part of 1 / m, so that the best number grows with the square root of n. This part is larger where outputs
+    are scalars alone, of which a sample is one number. Continued fits hold out the same ones,
     which the network has not seen then either.
     """
-    group = groups_of_same_inputs(inputs[train[::n_frames]], nearly=True)
-    count = HELD_OUT[0] - n_held if n_held else int(np.clip(round(np.sqrt(group.max() + 1) / 2), *HELD_OUT))
+    group = groups_of_same_inputs(data.inputs[train[::n_frames]], nearly=True)
+    n_samples = int(group.max()) + 1
+    best = np.sqrt(n_samples) / 2 if data.targets.field is not None else min(2 * np.sqrt(n_samples), n_samples / 4)
+    count = HELD_OUT[0] - n_held if n_held else int(np.clip(round(best), *HELD_OUT))
     is_held = np.repeat(group < count, n_frames)
     return train[~is_held], train[is_held]
 

@@ -97,9 +97,10 @@ class OperatorParameters(HasParts):
             'map; ``"auto"`` takes `PODRegressor` if it is better than the mean on unseen samples, and no base '
             "otherwise; an estimator of skop is taken unchanged. If the error of the base on unseen samples is below "
             "2 % of the variation, the network learns the residual, with the base's predictions as further inputs. "
-            "Otherwise it learns the whole map. Some samples, half the square root of their number, 5 to 64, are held "
-            "out to choose the share of each. If they show that the network is of no use, the training ends early; if "
-            "the network is far better, it goes on without the base and with these samples. Samples with different "
+            "Otherwise it learns the whole map. Some samples, half the square root of their number, 5 to 64, or of "
+            "scalars alone twice the root and at most a quarter, are held out to choose the share of each. If they "
+            "show that the network is of no use, the training ends early; if the network is far better, it goes on "
+            "without the base and with these samples. Samples with different "
             "numbers of points have no base, nor have `RolloutRegressor` and `TimeConditionedRegressor`."
         ),
     )
