@@ -231,7 +231,7 @@ def test_a_value_grows_beyond_the_largest_as_far_as_its_error_supports():
         np.testing.assert_array_equal(low, whole[0])
         reach = np.minimum(np.log(1 + 1 / error), np.ptp(np.log(values), axis=0))
         np.testing.assert_allclose(high * targets.scalar_unit, np.log(values.max(axis=0)) + reach)
-    # A sample without which the law goes astray, as by a factor of 1e30, leaves nothing beyond the largest.
+    # A sample without which the law goes astray beyond all bounds leaves next to nothing beyond the largest.
     astray = targets.rows.copy()
     astray[0] += 1e30
     found = targets.bounds(astray)[1] * targets.scalar_unit

@@ -53,20 +53,9 @@ def error_of_mean(values: FloatArray, weight: FloatArray | None) -> FloatArray:
     return np.asarray(np.sqrt(np.square(parts).sum(axis=-1) * n_samples / max(n_samples - 1, 1)))
 
 
-def beyond_chance(freedom: Any) -> Any:
-    """Number of standard errors that is as improbable as two of many samples, by Student's distribution.
-
-    Parameters
-    ----------
-    freedom : float or ndarray
-        Degrees of freedom, the number of samples that count less 1.
-
-    Returns
-    -------
-    float or ndarray
-        Number of standard errors; next to infinite without any freedom.
-    """
-    return stdtrit(np.maximum(freedom, np.finfo(float).eps), ndtr(BEYOND_CHANCE))
+def beyond_chance(n_samples: int) -> float:
+    """Standard errors of so many samples that are as improbable as two of many, by Student's distribution."""
+    return float(stdtrit(max(n_samples - 1, 1), ndtr(BEYOND_CHANCE)))
 
 
 def of_others(n_samples: int, weight: FloatArray | None) -> Any:

@@ -332,7 +332,7 @@ class Selection:
         if len(own) < 2 or after < _CLEAR**2 * before:
             return True
         gains = np.linalg.norm(mean, axis=1) - np.linalg.norm(own, axis=1)
-        return bool(mean_of(gains, weight) > beyond_chance(len(gains) - 1) * error_of_mean(gains, weight))
+        return bool(mean_of(gains, weight) > beyond_chance(len(gains)) * error_of_mean(gains, weight))
 
     def _handicap(self, start: Trial, tuned: Trial) -> float:
         """Factor by which a search for length scales makes leave-one-out errors too small; infinite if it is in vain.

@@ -233,7 +233,7 @@ def _share(step: FloatArray, left: FloatArray, weight: FloatArray, norms: FloatA
     variance = np.divide(scatter, total**2 * freedom, out=infinite, where=(total > 0) & (freedom > ROUNDING))
     deviation = np.sqrt(variance)
     # With noise, a few samples support any factor: one that is not beyond chance is set to 0.
-    errors = beyond_chance(len(step) - 1) if norms is None else BEYOND_CHANCE
+    errors = beyond_chance(len(step)) if norms is None else BEYOND_CHANCE
     pulled = np.where(share > errors * deviation, share - deviation, 0.0)
     # A sample with a small field has a large weight, and would otherwise decide against all others.
     others = total - size

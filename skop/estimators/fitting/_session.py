@@ -642,8 +642,8 @@ def _hold_out(data: TrainingData, train: IntArray, n_held: int, n_frames: int) -
 
     Each of n samples that is missing raises the error by some part of 1 / n, and m samples that choose the share by
     some part of 1 / m, so that the best number grows with the square root of n. This part is larger where outputs
-    are scalars alone, of which a sample is one number. Continued fits hold out the same ones,
-    which the network has not seen then either.
+    are scalars alone, of which a sample is one number. Continued fits hold out the same ones, which the network has not
+    seen then either.
     """
     group = groups_of_same_inputs(data.inputs[train[::n_frames]], nearly=True)
     n_samples = int(group.max()) + 1
