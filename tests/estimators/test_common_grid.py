@@ -1,4 +1,4 @@
-"""PODRegressor through a common grid, where the nodes of samples do not correspond: laws of fields on any points."""
+"""How PODRegressor reads samples: on a common grid where nodes do not correspond, constant channels as parameters."""
 
 import warnings
 
@@ -248,3 +248,58 @@ def test_points_of_which_others_tell_nothing_are_named():
         warnings.simplefilter("always")
         PODRegressor().fit(X, noise)
     assert not [item for item in caught if "different sets of points" in str(item.message)]
+
+
+def with_constants(params, shape, dtype=float):
+    """A channel for each parameter, written at all points of a grid, after one that varies between them."""
+    x = np.linspace(0, 1, np.prod(shape)).reshape(shape)
+    varying = np.sin(3 * x + params[:, 0].reshape(-1, *[1] * len(shape)))[..., np.newaxis]
+    constant = np.broadcast_to(params.reshape(len(params), *[1] * len(shape), -1), (*varying.shape[:-1], 3))
+    return varying.astype(dtype), np.concatenate([varying, constant], axis=-1).astype(dtype)
+
+
+@pytest.mark.parametrize("dtype", [float, np.float32])
+def test_constant_channels_are_parameters(tmp_path, dtype):
+    params = np.random.default_rng(0).random((40, 3)).astype(dtype) + dtype(0.1)
+    varying, fields = with_constants(params, (5, 4), dtype)
+    # A law of powers of a parameter, and a step of another, along the axes of the parameters.
+    y = varying * params[:, 1, None, None, None] ** -2 + np.where(params[:, 2] > 0.6, 1.0, 0.0)[:, None, None, None]
+    known, model = PODRegressor().fit(varying[:30], y[:30], params=params[:30]), PODRegressor().fit(fields[:30], y[:30])
+    assert_array_equal(model.constant_channels_, [1, 2, 3])
+    precision = 1e-5 if dtype == np.float32 else 1e-8
+    assert_allclose(model.predict(fields), known.predict(varying, params=params), rtol=precision, atol=precision)
+    assert model.leave_one_out_error_ == pytest.approx(known.leave_one_out_error_, rel=precision)
+    for one, other in zip(
+        model.predict(fields, return_std=True), known.predict(varying, params=params, return_std=True), strict=True
+    ):
+        assert_allclose(one, other, rtol=1e3 * precision, atol=precision)
+    model.save(tmp_path / "model.skop")
+    assert_array_equal(skop.load(tmp_path / "model.skop").predict(fields), model.predict(fields))
+    # Channels beside parameters: these come first, and gradients are those of them alone.
+    both = PODRegressor().fit(fields[:30, ..., :3], y[:30], params=params[:30, 2:])
+    assert_array_equal(both.constant_channels_, [1, 2])
+    swapped = PODRegressor().fit(varying[:30], y[:30], params=params[:30, [2, 0, 1]])
+    place = {"output": lambda found: found[:, 3, 0]}
+    found = both.gradient(fields[..., :3], params=params[:, 2:], **place)
+    wanted = swapped.gradient(varying, params=params[:, [2, 0, 1]], **place)
+    assert_allclose(found, wanted[:, :1], rtol=1e3 * precision, atol=1e3 * precision * np.abs(wanted).max())
+    fields[35, 2, 1, 2] += 0.1
+    with pytest.raises(FieldDataError, match="channel 2 of X differs between the points of sample 35"):
+        model.predict(fields)
+    # A channel that varies in one sample is a field, and one that never changes says nothing.
+    assert_array_equal(PODRegressor().fit(fields, y).constant_channels_, [1, 3])
+    fields[..., 1] = 2.0
+    assert_array_equal(PODRegressor().fit(fields[:30], y[:30]).constant_channels_, [2, 3])
+
+
+def test_constant_channels_on_points_of_their_own_are_parameters():
+    X, y = linear_data(n_points=60, spread=0)
+    fields = X.with_params(None).with_values(np.broadcast_to(X.params[:, None], (24, 64, 3)))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResamplingWarning)
+        known, model = PODRegressor().fit(X, y), PODRegressor().fit(fields, y)
+        assert_array_equal(model.constant_channels_, [0, 1, 2])
+        assert_allclose(flat(model.predict(fields)), flat(known.predict(X)), rtol=1e-6, atol=1e-6)
+        # Rows of a table are samples of one point.
+        table = PODRegressor().fit(FieldSet(np.zeros((1, 1)), X.params[:, None]), X.params[:, 0] * X.params[:, 1])
+    assert_array_equal(table.constant_channels_, [0, 1, 2])

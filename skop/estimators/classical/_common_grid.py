@@ -1,4 +1,4 @@
-"""A common regular grid for samples on points of their own."""
+"""Samples as a classical model reads them: on a common regular grid, and constant channels as parameters."""
 
 from __future__ import annotations
 
@@ -11,10 +11,18 @@ from skop._typing import FloatArray, IntArray
 from skop.data import FieldSet, GridResampler, Targets, TrainingData
 from skop.estimators.classical._copies import groups_on_same_points
 from skop.estimators.classical._nodes import Numbering, keep_their_distances
-from skop.exceptions import ResamplingWarning, warn
+from skop.exceptions import FieldDataError, ResamplingWarning, warn
 from skop.metrics._flat import relative_l2_of_fields
 
-__all__ = ["MOST_GRID_AXES", "on_grid", "readings", "reads_points", "warn_of_resampling"]
+__all__ = [
+    "MOST_GRID_AXES",
+    "constant_channels",
+    "on_grid",
+    "readings",
+    "reads_points",
+    "warn_of_resampling",
+    "with_constants_as_params",
+]
 
 #: Largest number of axes of a grid for scattered points.
 MOST_GRID_AXES = 3
@@ -22,6 +30,8 @@ MOST_GRID_AXES = 3
 _LARGE_ERROR = 0.02
 #: Cells of an automatic grid for each point of a sample.
 _CELLS = 8.0
+#: Values of a channel that differ by less than this part of the largest one are one number, written at all points.
+_SAME_VALUES = 1e-5
 
 
 def readings(data: TrainingData, grid: Any, *, is_chosen: bool) -> list[TrainingData]:
@@ -121,6 +131,76 @@ def on_grid(data: TrainingData, resampler: GridResampler, used: IntArray | None 
     )
 
 
+def constant_channels(inputs: FieldSet) -> IntArray:
+    """Return the channels that hold one number for each sample, written at all of its points.
+
+    Parameters
+    ----------
+    inputs : FieldSet
+        n samples.
+
+    Returns
+    -------
+    ndarray of int
+        Numbers of the channels.
+    """
+    if inputs.values is None or inputs.is_ragged:
+        return np.zeros(0, dtype=int)
+    values = np.asarray(inputs.values)
+    # A channel that is the same in all samples says nothing.
+    return np.flatnonzero(~_varying(values).any(axis=0) & (np.ptp(_means(values), axis=0) > 0))
+
+
+def with_constants_as_params(inputs: FieldSet, channels: IntArray) -> FieldSet:
+    """Return samples whose constant channels are global parameters, after those that they have.
+
+    Principal components of such channels would mix the parameters, so that no regressor could read them one by one.
+
+    Parameters
+    ----------
+    inputs : FieldSet
+        n samples.
+    channels : ndarray of int
+        Numbers of the channels, from `constant_channels` of the fit.
+
+    Returns
+    -------
+    FieldSet
+        The samples.
+
+    Raises
+    ------
+    FieldDataError
+        If such a channel is not constant.
+    """
+    if not len(channels):
+        return inputs
+    values = np.asarray(inputs.values)
+    wrong = _varying(values)[:, channels]
+    if wrong.any():
+        row, place = np.argwhere(wrong)[0]
+        raise FieldDataError(
+            f"channel {channels[place]} of X differs between the points of sample {row}, but was one number in each "
+            "sample of the fit, which the model reads as a parameter; pass a constant channel, or add samples in which "
+            "it varies to the fit."
+        )
+    constants = _means(values)[:, channels]
+    params = constants if inputs.params is None else np.concatenate([inputs.params, constants], axis=1)
+    return _with_channels(inputs.with_params(params), np.delete(values, channels, axis=-1))
+
+
+def _means(values: FloatArray) -> FloatArray:
+    """Mean of each sample and channel (n, c) over the points."""
+    found: FloatArray = values.reshape(len(values), -1, values.shape[-1]).mean(axis=1, dtype=np.float64)
+    return found
+
+
+def _varying(values: FloatArray) -> Any:
+    """Which channels of each sample (n, c) differ between points."""
+    rows = values.reshape(len(values), -1, values.shape[-1])
+    return np.ptp(rows, axis=1) > _SAME_VALUES * np.abs(rows).max(axis=1)
+
+
 def _without_distance(data: TrainingData) -> TrainingData:
     """Samples on a grid without the distances from their points, the last channel there."""
     inputs = _with_channels(data.inputs, np.asarray(data.inputs.values)[..., :-1])
@@ -130,7 +210,7 @@ def _without_distance(data: TrainingData) -> TrainingData:
 
 
 def _with_channels(inputs: FieldSet, values: FloatArray) -> FieldSet:
-    """The same samples on a grid with other channels, or none."""
+    """The same samples with other channels, or none."""
     params = inputs.params
     return FieldSet(inputs.coords, values if values.shape[-1] else None, params=params, grid_shape=inputs.grid_shape)
 

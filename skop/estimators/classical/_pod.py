@@ -25,7 +25,15 @@ from skop.data import (
 from skop.estimators._field import FieldRegressor, fitted_attributes, restored_on_failure
 from skop.estimators._parts import by_chunks
 from skop.estimators._weights import counts_as_weight, used_samples, weight_option
-from skop.estimators.classical._common_grid import MOST_GRID_AXES, on_grid, readings, reads_points, warn_of_resampling
+from skop.estimators.classical._common_grid import (
+    MOST_GRID_AXES,
+    constant_channels,
+    on_grid,
+    readings,
+    reads_points,
+    warn_of_resampling,
+    with_constants_as_params,
+)
 from skop.estimators.classical._components import Decomposition, variance_of
 from skop.estimators.classical._copies import groups_on_same_points, relative, without_copies
 from skop.estimators.classical._kernel_models import KernelModel
@@ -141,9 +149,12 @@ class PODRegressor(FieldRegressor):
         model without any error on the grid. None without such a grid. A fit warns above 0.02.
     points_ : ndarray of shape (P, d) or None
         Points of the training samples, if all samples share them, or of the common grid.
+    constant_channels_ : ndarray of int
+        Channels of the input fields that are one number in each sample, written at all points. They are read as global
+        parameters, after those that X has.
     input_basis_ : object
-        Principal components of input fields, as rows of ``components_``, with ``mean_`` and ``n_components_``; None
-        without input fields.
+        Principal components of the other input fields, as rows of ``components_``, with ``mean_`` and
+        ``n_components_``; None without such fields.
     n_features_in_ : int
         Number of columns of a table X, or of channels of fields.
     spec_ : skop.data.DataSpec
@@ -354,11 +365,13 @@ class PODRegressor(FieldRegressor):
         if not data.inputs.shared_coords:
             self.numbering_ = Numbering.from_fit(data.inputs.coords)
             self.numbering_.warn_of_other_nodes(data.inputs.coords)
-        fields, params = _parts(data.inputs)
+        self.constant_channels_ = constant_channels(data.inputs)
+        inputs = with_constants_as_params(data.inputs, self.constant_channels_)
+        fields, params = _parts(inputs)
         is_auto = self.n_components == "auto"
         count: Any = None if is_auto else self.n_components
         # The components of fields share one unit, by which they have together as much variance as the parameters.
-        self.input_unit_ = _field_units(data.inputs, weight)
+        self.input_unit_ = _field_units(inputs, weight)
         held = Decomposition(fields / self.input_unit_, count, weight) if fields.shape[1] else None
         self.input_basis_ = held.basis() if held is not None else None
         self.input_scale_ = 1.0
@@ -367,7 +380,8 @@ class PODRegressor(FieldRegressor):
         size = float(np.sqrt(variance_of(features, weight).sum()))
         varies = size > _ROUNDING * float(np.linalg.norm(self.input_basis_.mean_)) if self.input_basis_ else False
         self.input_scale_ = size / np.sqrt(max(params.shape[1], 1)) if varies else 1.0
-        rounding = rounding_of(data.inputs.params)
+        numbers = [data.inputs.params] + [data.inputs.values] * bool(len(self.constant_channels_))
+        rounding = max(map(rounding_of, numbers))
         samples = OutputSamples(features / self.input_scale_, params, rounding, data.targets, groups, units, weight)
         search = ModelSearch(samples, self.regressor, count, self.param_transform, self.target_transform)
         if isinstance(self.regressor, str):
@@ -398,15 +412,21 @@ class PODRegressor(FieldRegressor):
             parts.append(np.sqrt(outside)[:, None] / self.input_scale_)
         return np.concatenate(parts, axis=1)
 
+    def _parts_of(self, inputs: FieldSet) -> tuple[FloatArray, FloatArray]:
+        """Values of fields (n, F), and global parameters (n, p), among which are the channels that were constant."""
+        return _parts(with_constants_as_params(inputs, self.constant_channels_))
+
     def _points_of(self, inputs: FieldSet, models: list[OutputModel] | None = None) -> list[FloatArray]:
         """Inputs of the regressor of each model."""
-        fields, params = _parts(inputs)
+        fields, params = self._parts_of(inputs)
         features = self._features(fields)
         return [np.concatenate([model.scaled(params), features], axis=1) for model in models or self.models_]
 
     @staticmethod
     def _upgrade(held: dict[str, Any]) -> None:
-        """Attributes in files from before outputs could have models of their own."""
+        """Attributes in files from before constant channels were parameters, or outputs could have own models."""
+        if "spec_" in held:
+            held.setdefault("constant_channels_", np.zeros(0, dtype=int))
         if "regressor_" not in held:
             return
         spec = held["spec_"]
@@ -504,8 +524,9 @@ class PODRegressor(FieldRegressor):
     def _predict_values(self, inputs: FieldSet, places: FieldSet | None = None) -> Predictions:
         """Outputs in physical units, on a common grid also at places of other points."""
         places, inputs = inputs if places is None else places, self._on_common_grid(inputs)
-        fields, params = _parts(inputs)
-        count, expected = fields.shape[1] + params.shape[1], len(self.input_unit_) + self.spec_.n_params
+        fields, params = self._parts_of(inputs)
+        expected = len(self.input_unit_) + self.spec_.n_params + len(self.constant_channels_)
+        count = fields.shape[1] + params.shape[1]
         if count != expected:
             raise FieldDataError(
                 f"X has {count} values per sample, but PODRegressor was fitted with {expected}, and "
@@ -530,8 +551,10 @@ class PODRegressor(FieldRegressor):
         if inputs is not None and self.numbering_ is not None:
             self.numbering_.check(inputs.coords)
         features = None
-        if inputs is not None and self.input_basis_ is not None:
-            features = torch.as_tensor(self._features(_parts(inputs)[0]))
+        if inputs is not None:
+            fields, known = self._parts_of(inputs)
+            params = torch.cat([params, torch.as_tensor(known[:, params.shape[1] :])], dim=1)
+            features = None if self.input_basis_ is None else torch.as_tensor(self._features(fields))
         parts, held = [model.predict_tensor(params, features) for model in self.models_], []
         for place, name in enumerate(("channels", "scalars")):
             numbers = [getattr(model, name) for model in self.models_]
@@ -690,7 +713,10 @@ def _check_pod(held: Held) -> None:
     held.need(own.shape[1] == spec.n_dims, "numbering_", f"points in {spec.n_dims} dimensions")
     grid = spec.resampler
     held.need(grid is None or prod(grid.grid_shape) == len(own), "points_", "the points of the common grid")
-    width = len(own) * (spec.network_spec.n_fields + (spec.n_dims if points is None else 0))
+    constant, n_fields = held.array("constant_channels_", None, whole=True), spec.network_spec.n_fields
+    is_known = len(set(constant)) == len(constant) and set(constant) <= set(range(n_fields))
+    held.need(is_known, "constant_channels_", f"numbers of the {n_fields} channels")
+    width = len(own) * (n_fields - len(constant) + (spec.n_dims if points is None else 0))
     held.array("input_unit_", width, positive=True)
     basis = held.part("input_basis_", "Basis", optional=True)
     held.need((basis is None) == (width == 0), "input_basis_", "components of the input fields, if there are any")
@@ -707,7 +733,7 @@ def _check_pod(held: Held) -> None:
         every = sorted(int(number) for model in models for number in getattr(model, name))
         held.need(every == list(range(count)), "models_", f"models of {count} {name}")
     for model in models:
-        _check_outputs_of(held, model, places, spec.n_params, n_features)
+        _check_outputs_of(held, model, places, spec.n_params + len(constant), n_features)
 
 
 def _check_outputs_of(held: Held, model: Any, places: int, n_params: int, n_features: int) -> None:

@@ -323,6 +323,7 @@ class _BaseGraph(nn.Module):
             for name in ("channels", "scalars")
         ]
         self.dtype, self.has_rest, basis = dtype, estimator.has_rest_, estimator.input_basis_
+        self.constants = estimator.constant_channels_.tolist()
         held = {}
         if basis is not None:
             held = {
@@ -350,6 +351,11 @@ class _BaseGraph(nn.Module):
         if self.coords is not None:
             given: Any = params if fields is None else fields
             coords = self.coords.expand(given.shape[0], -1, -1)
+        if self.constants and fields is not None:
+            constants = fields.double().flatten(1, -2)[..., self.constants].mean(dim=1)
+            params = constants if params is None else torch.cat([params.double(), constants], dim=1)
+            others = [channel for channel in range(fields.shape[-1]) if channel not in self.constants]
+            fields = fields[..., others] if others else None
         held = [part.double().flatten(1) for part in (coords, fields) if part is not None]
         features = []
         if held and self.reads_fields:
