@@ -5,6 +5,7 @@ import time
 from dataclasses import replace
 from importlib import import_module
 from importlib.util import find_spec
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -124,8 +125,23 @@ def test_a_report_has_all_columns(tmp_path, capsys):
     assert "| naive loop |" in capsys.readouterr().out
 
 
+def in_this_process(seconds, function, *arguments):
+    """What a new process would send; to start one and to import all that it needs takes seconds."""
+    sent = []
+    _kernel_runs._answer(SimpleNamespace(send=sent.append), function, arguments)
+    return sent[0]
+
+
+@pytest.fixture
+def one_process(monkeypatch):
+    """All work in the process of the tests, with its limits of memory and threads, on a machine of known rates."""
+    monkeypatch.setattr(_kernels, "in_new_process", in_this_process)
+    monkeypatch.setattr(_kernels, "machine_rates", lambda settings: Rates(1e9, 1e10))
+    monkeypatch.setattr(_kernel_runs, "_prepare", lambda settings: None)
+
+
 @pytest.mark.exhaustive
-def test_times_are_followed_over_the_length(tmp_path):
+def test_times_are_followed_over_the_length(one_process, tmp_path):
     output = tmp_path / "kernels.md"
     words = ["--quick", "--scaling", "--shapes", "--ops", "ssd_scan", "--repeats", "1", "--only", "skop torch"]
     assert main(["kernels", *words, "--output", str(output)]) == 0
@@ -136,7 +152,7 @@ def test_times_are_followed_over_the_length(tmp_path):
 
 
 @pytest.mark.exhaustive
-def test_what_is_wrong_or_broken_has_no_time(tmp_path, monkeypatch):
+def test_what_is_wrong_or_broken_has_no_time(one_process, tmp_path, monkeypatch):
     output = tmp_path / "kernels.md"
     monkeypatch.setenv("MALLOC_ARENA_MAX", "7")
     injected = (Implementation("wrong", load_wrong), Implementation("broken", load_broken))
@@ -158,7 +174,7 @@ def test_what_is_wrong_or_broken_has_no_time(tmp_path, monkeypatch):
 
 
 @pytest.mark.exhaustive
-def test_what_is_slow_runs_once(tmp_path, monkeypatch):
+def test_what_is_slow_runs_once(one_process, tmp_path, monkeypatch):
     output = tmp_path / "kernels.md"
     monkeypatch.setattr(_kernel_peers, "IMPLEMENTATIONS", (Implementation("slow", load_slow),))
     words = ["--quick", "--ops", "selective_scan", "--shapes", "main", "--limit", "1", "--output", str(output)]
@@ -184,7 +200,7 @@ def fail(*arguments):
 
 
 @pytest.mark.exhaustive
-def test_without_a_reference_there_are_no_times(tmp_path, monkeypatch):
+def test_without_a_reference_there_are_no_times(one_process, tmp_path, monkeypatch):
     output = tmp_path / "kernels.md"
     monkeypatch.setattr(_kernels, "write_reference", fail)
     words = ["--quick", "--ops", "selective_scan", "--shapes", "main", "--only", "skop torch"]

@@ -515,4 +515,4 @@ def test_real_kills():
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="starts of processes take seconds here")
 def test_real_kills_of_several_fits():
     fits = ["plain", "validated, averaged, augmented", "over a base", "points, some of them drawn", "AMO"]
-    run_kills("--cases", "20", "--seed", "1", "--fits", *fits)
+    run_kills("--cases", "10", "--seed", "1", "--fits", *fits)

@@ -28,7 +28,7 @@ FILES = ["lamo", "geomano", "lamo_base", "pipeline", "pod_of_scikit_learn", "rol
 
 @pytest.mark.parametrize(
     ("cases", "names"),
-    [(60, FILES), pytest.param(1000, None, marks=pytest.mark.exhaustive)],
+    [(60, FILES), pytest.param(500, None, marks=pytest.mark.exhaustive)],
     ids=["some", "many"],
 )
 def test_model_files_that_were_changed_on_purpose(cases, names, tmp_path):
@@ -61,7 +61,7 @@ def test_wrong_and_extreme_parameters(cases, names):
     assert counts["works"] > 0
 
 
-@pytest.mark.parametrize("cases", [28, pytest.param(560, marks=pytest.mark.exhaustive)], ids=["some", "many"])
+@pytest.mark.parametrize("cases", [28, pytest.param(280, marks=pytest.mark.exhaustive)], ids=["some", "many"])
 def test_valid_values_of_many_parameters_at_once(cases):
     reports = []
     counts = fuzz_configurations.fuzz(cases, 5, None, reports.append, exports=False)

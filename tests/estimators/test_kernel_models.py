@@ -7,9 +7,11 @@ from scipy.interpolate import Akima1DInterpolator, CubicSpline, RBFInterpolator
 from scipy.linalg import null_space
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, Matern
+from threadpoolctl import threadpool_info, threadpool_limits
 
+from skop import PODRegressor
 from skop.data import FieldSet, Targets
-from skop.estimators.classical._components import Decomposition
+from skop.estimators.classical._components import Decomposition, one_thread
 from skop.estimators.classical._kernel_models import AkimaSystem, Kernel, KernelModel, System
 from skop.estimators.classical._kernel_selection import Selection, between_ends, farthest_points
 from skop.estimators.classical._target_rows import TargetRows
@@ -473,3 +475,35 @@ def test_components_of_many_samples_are_those_of_a_decomposition(monkeypatch):
         basis.components_.T @ basis.components_, expected.components_.T @ expected.components_, atol=1e-8
     )
     np.testing.assert_allclose(basis.transform(rows), found.coefficients, atol=1e-10)
+
+
+def threads_of_products():
+    """Numbers of threads of the libraries in which NumPy and SciPy multiply matrices."""
+    return {held["num_threads"] for held in threadpool_info() if held["user_api"] == "blas"}
+
+
+def test_small_systems_are_solved_in_one_thread(monkeypatch):
+    seen, search = [], Selection.search
+
+    def noted(*given, **options):
+        seen.append(threads_of_products())
+        return search(*given, **options)
+
+    monkeypatch.setattr(Selection, "search", noted)
+    points, targets = samples()
+    with threadpool_limits(2, user_api="blas"):
+        usual = threads_of_products()
+        PODRegressor().fit(points, targets)
+        assert seen[0] == {1}
+        assert threads_of_products() == usual
+        # Blocks of several threads of a program end in any order.
+        one, other = one_thread(), one_thread()
+        one.__enter__()
+        other.__enter__()
+        one.__exit__(None, None, None)
+        assert threads_of_products() == {1}
+        with pytest.raises(ZeroDivisionError), one_thread():
+            raise ZeroDivisionError
+        assert threads_of_products() == {1}
+        other.__exit__(None, None, None)
+        assert threads_of_products() == usual

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import product
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -164,8 +165,12 @@ class Selection:
         # Samples in an order that does not depend on the caller's, of which every k-th is taken.
         step = -(-len(points) // _SCREENED)
         self.few = np.sort(np.argsort(key_of(points), kind="stable")[::step]) if step > 1 else self.all
-        many = [place for place, held in self.shared.items() if held.max() + 1 >= _FEWEST_LEVELS]
-        self._levels = [self.shared[place] for place in many if _tells_of_new_values(self, place)]
+
+    @cached_property
+    def _levels(self) -> list[IntArray]:
+        """Numbers of the values of each parameter that has enough to leave whole ones out, and tells of new ones."""
+        are_many = {place: held for place, held in self.shared.items() if held.max() + 1 >= _FEWEST_LEVELS}
+        return [held for place, held in are_many.items() if _tells_of_new_values(self, place)]
 
     def screen(self, name: str) -> list[Trial]:
         """Errors of the kernels of a kind of model on some of the samples, best first; few where all decide."""
@@ -175,15 +180,15 @@ class Selection:
         if name == "gaussian_process" and len(self.few) > _HALVED:
             half = self.few[np.argsort(key_of(self.points[self.few]), kind="stable")[::2]]
             starts = [self._screen(kernel, half) for kernel in candidates]
-            candidates = [min((t for t in starts if t[1].name == kind), key=_first)[1] for kind in _STATIONARY]
+            candidates = [min((t for t in starts if t[1].name == kind), key=itemgetter(0))[1] for kind in _STATIONARY]
         trials = [self._screen(kernel, self.few) for kernel in candidates]
         if trials and name == "gaussian_process" and not self._is_line:
-            starts = [min((t for t in trials if t[1].name == kind), key=_first) for kind in _STATIONARY]
+            starts = [min((t for t in trials if t[1].name == kind), key=itemgetter(0)) for kind in _STATIONARY]
             tuned = [(start, self._screen(self._optimised(*start[1:], self.few), self.few)) for start in starts]
-            handicap = self._handicap(*min(tuned, key=lambda pair: _first(pair[1])))
+            handicap = self._handicap(*min(tuned, key=lambda pair: pair[1][0]))
             if np.isfinite(handicap):
                 trials += [(handicap * error, replace(kernel, handicap=handicap), p) for _, (error, kernel, p) in tuned]
-        self._trials[name] = sorted(trials, key=_first)
+        self._trials[name] = sorted(trials, key=itemgetter(0))
         return self._trials[name]
 
     def least_screened(self) -> float:
@@ -346,8 +351,7 @@ class Selection:
         """
         if not (parts := self._parts):
             return 1.0
-        before, after = list[float](), list[float]()
-        within = self._within_few()
+        before, after, within = list[float](), list[float](), self._within_few()
         for out, _ in parts:
             if len(before) == _PARTS // 2 and abs(int(np.sign(np.subtract(after, before)).sum())) == len(before):
                 # All parts that were predicted agree.
@@ -356,6 +360,7 @@ class Selection:
             points = self._turned(within, kept)
             options: tuple[Any, ...] = (self._error_of, self.n_params, self.groups, None, self.weight)
             turned = Selection(points, self.targets, self.weights, *options)
+            turned._levels = self._levels
             before.append(turned._held_out(start[1], kept, out))
             after.append(turned._held_out(turned._optimised(*start[1:], kept), kept, out))
         if not sum(after) < sum(before):
@@ -364,8 +369,7 @@ class Selection:
 
     @cached_property
     def _parts(self) -> list[tuple[IntArray, int]]:
-        """Parts of some of the samples, every second one first, and their numbers of groups; none of too few."""
-        # Samples, or groups, in an order that does not depend on the caller's.
+        """Parts of some samples in any order, every second one first, and their numbers of groups; none of too few."""
         labels = np.arange(len(self.few)) if self.groups is None else self.groups[self.few]
         keys, numbers = key_of(self.points[self.few]), np.unique(labels, return_inverse=True)[1]
         order = np.argsort(np.bincount(numbers, keys) / np.bincount(numbers), kind="stable")
@@ -793,8 +797,3 @@ def _tells_of_new_values(selection: Selection, place: int) -> bool:
             errors.append(float(np.min(selection._error_of(residuals, samples[rows]))))
         least.append(min(errors))
     return least[1] < _TELLS * least[0]
-
-
-def _first(trial: Trial) -> float:
-    """Error of a trial."""
-    return trial[0]

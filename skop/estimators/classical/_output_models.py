@@ -16,7 +16,7 @@ from sklearn.model_selection import KFold, cross_val_predict
 from skop._typing import FloatArray, IntArray
 from skop.data import Predictions, Targets
 from skop.estimators._weights import weight_option
-from skop.estimators.classical._components import Decomposition, mean_of, of_others, variance_of
+from skop.estimators.classical._components import Decomposition, mean_of, of_others, one_thread, variance_of
 from skop.estimators.classical._kernel_models import ROUNDING, TINY, KernelModel
 from skop.estimators.classical._kernel_selection import (
     Selection,
@@ -25,7 +25,7 @@ from skop.estimators.classical._kernel_selection import (
     on_new_inputs,
     told_error,
 )
-from skop.estimators.classical._target_rows import TargetRows, errors_of_outputs
+from skop.estimators.classical._target_rows import TargetRows, errors_of_outputs, physical
 from skop.estimators.files._file_checks import Held, checks, is_array
 from skop.estimators.files._persistence import KNOWN
 from skop.exceptions import FieldDataError, warn
@@ -155,7 +155,7 @@ class OutputModel:
         part = _part_of(targets, self.held)
         if not self.learns_logarithms:
             return TargetRows(part, weight, groups, units=(self.origin, self.size))
-        return TargetRows(_physical(part, self.origin, self.size), weight, is_log=True)
+        return TargetRows(physical(part, self.origin, self.size), weight, is_log=True)
 
     def predict(self, points: FloatArray) -> Predictions:
         """Predict its outputs from the inputs of the regressor."""
@@ -431,7 +431,7 @@ class ModelSearch:
             masks = np.unique([gathers | ((least > 0) & (largest > least)), gathers], axis=0)
             reads += [mask for mask in masks if mask.any()]
         if target_transform == "log":
-            _require_positive(samples.targets if samples.units is None else _physical(samples.targets, *samples.units))
+            _require_positive(samples.targets if samples.units is None else physical(samples.targets, *samples.units))
             learns = [True]
         elif target_transform == "auto" and is_auto:
             learns = [False, True]
@@ -506,7 +506,7 @@ class ModelSearch:
         part = _part_of(self.samples.targets, outputs)
         if self.samples.units is not None:
             places = np.append(outputs[0], len(self.every[0]) + outputs[1])
-            part = _physical(part, *(held[places] for held in self.samples.units))
+            part = physical(part, *(held[places] for held in self.samples.units))
         held = [None if part.field is None else part.field.values, part.scalars]
         return all(_spans(values) for values in held if values is not None)
 
@@ -565,8 +565,12 @@ class ModelSearch:
 
     def _trial(self, outputs: Outputs, reads: Any, learns: bool) -> _Trial:
         """Choose and fit a model with kernels for some of the outputs."""
+        return self._trained(*self._begin(outputs, reads, learns, self.n_components))
+
+    @one_thread()
+    def _trained(self, model: OutputModel, parts: Decomposition) -> _Trial:
+        """Choose the kernel of a model, and fit it to the components of its outputs."""
         samples, is_auto = self.samples, self.n_components is None
-        model, parts = self._begin(outputs, reads, learns, self.n_components)
         points, targets = samples.points(model), model.targets(samples.targets, samples.weight, samples.groups)
         weights, error, each = targets.measure(parts)
         options = len(model.shift), samples.groups, each, samples.weight
@@ -618,9 +622,9 @@ class ModelSearch:
         model.lowest, residuals = self._near_zero(model, found.system, parts.coefficients, left_out, selection.repeats)
         model.basis = parts.basis(model.regressor.left_out.shape[1])
         components = model.basis.components_
-        if learns:
-            known = parts.coefficients[:, : residuals.shape[1]]
-            model.bounds = targets.bounds(model.basis.inverse_transform(known - residuals))
+        if model.learns_logarithms:
+            unseen = parts.coefficients[:, : residuals.shape[1]] - residuals
+            model.bounds = targets.bounds(model.basis.inverse_transform(unseen))
         model.between = between_values(selection, found.system, model.regressor, components)
         held = parts.variances[: len(components)] @ components**2
         weighted = parts.centred if samples.weight is None else samples.weight[:, np.newaxis] * parts.centred
@@ -698,19 +702,6 @@ def _part_of(targets: Targets, outputs: Outputs) -> Targets:
     if numbers is not None and len(scalars) < numbers.shape[1]:
         numbers = numbers[:, scalars] if len(scalars) else None
     return Targets(field, numbers, targets.elsewhere and field is not None)
-
-
-def _physical(targets: Targets, origin: Any, size: Any) -> Targets:
-    """Standardised targets in physical units."""
-    field, scalars = targets.field, targets.scalars
-    count = 0 if field is None else field.n_channels
-    every = (np.broadcast_to(held, targets.n_outputs + targets.n_scalars) for held in (origin, size))
-    (shift, shift_of_scalars), (factor, factor_of_scalars) = ((held[:count], held[count:]) for held in every)
-    if field is not None:
-        field = field.with_values(np.asarray(field.values, dtype=np.float64) * factor + shift)
-    if scalars is not None:
-        scalars = scalars * factor_of_scalars + shift_of_scalars
-    return Targets(field, scalars, targets.elsewhere)
 
 
 def _subset(own: Outputs, chosen: Any) -> Outputs:

@@ -553,7 +553,7 @@ class PODRegressor(FieldRegressor):
         features = None
         if inputs is not None:
             fields, known = self._parts_of(inputs)
-            params = torch.cat([params, torch.as_tensor(known[:, params.shape[1] :])], dim=1)
+            params = torch.cat([params, torch.tensor(known[:, params.shape[1] :])], dim=1)
             features = None if self.input_basis_ is None else torch.as_tensor(self._features(fields))
         parts, held = [model.predict_tensor(params, features) for model in self.models_], []
         for place, name in enumerate(("channels", "scalars")):

@@ -15,7 +15,7 @@ from skop.estimators.classical._components import Decomposition, mean_of, of_oth
 from skop.estimators.classical._kernel_models import ROUNDING, TINY
 from skop.metrics import channel_sizes
 
-__all__ = ["TargetRows", "deviation", "errors_of_outputs", "own_spreads", "rounding_of", "spreads"]
+__all__ = ["TargetRows", "deviation", "errors_of_outputs", "own_spreads", "physical", "rounding_of", "spreads"]
 
 
 class TargetRows:
@@ -198,6 +198,19 @@ def errors_of_outputs(targets: Targets, found: Predictions, weight: FloatArray |
             squares = [np.square(part).reshape(-1, part.shape[-1]).sum(axis=0) for part in parts]
             errors += np.sqrt(squares[0] / np.maximum(squares[1], TINY)).tolist()
     return np.array(errors)
+
+
+def physical(targets: Targets, origin: Any, size: Any) -> Targets:
+    """Standardised targets in physical units."""
+    field, scalars = targets.field, targets.scalars
+    count = 0 if field is None else field.n_channels
+    every = (np.broadcast_to(held, targets.n_outputs + targets.n_scalars) for held in (origin, size))
+    (shift, shift_of_scalars), (factor, factor_of_scalars) = ((held[:count], held[count:]) for held in every)
+    if field is not None:
+        field = field.with_values(np.asarray(field.values, dtype=np.float64) * factor + shift)
+    if scalars is not None:
+        scalars = scalars * factor_of_scalars + shift_of_scalars
+    return Targets(field, scalars, targets.elsewhere)
 
 
 def rounding_of(values: Any) -> float:
