@@ -91,6 +91,11 @@ def as_storage(array: Any, name: str) -> Any:
         raise FieldDataError(
             f"{name}: complex data not supported (dtype {array.dtype}); pass real and imaginary parts as two channels."
         )
+    if kind in "mM":
+        raise FieldDataError(
+            f"{name} holds times (dtype {array.dtype}), whose numbers would be counts of a unit; pass numbers of your "
+            f"unit, for example seconds: ({name} - {name}.min()) / numpy.timedelta64(1, 's')."
+        )
     if kind not in "fiub":
         ragged = " For samples with different numbers of points pass a list of arrays." if kind == "O" else ""
         raise FieldDataError(

@@ -162,6 +162,7 @@ REFUSED_BY_FIT = {
     "a table of short floats": (short(TABLE), SCALARS, {}, {}, ["X is a tensor of torch.bfloat16"]),
     "complex fields": (X + 1j, Y, {}, {}, ["X", "complex", "two channels"]),
     "complex target": (X, Y + 1j, {}, {}, ["y", "complex"]),
+    "fields of times": (X.astype("datetime64[s]"), Y, {}, {}, ["X holds times (dtype datetime64[s])", "timedelta64(1"]),
     "text": (X.astype(str), Y, {}, {}, ["X", "dtype", "numbers"]),
     "objects": (X.astype(object), Y, {}, {}, ["X", "object"]),
     "sparse table": (sparse.csr_array(TABLE), SCALARS, {}, {}, ["dense"]),
