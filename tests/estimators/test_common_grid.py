@@ -1,4 +1,4 @@
-"""How PODRegressor reads samples: on a common grid where nodes do not correspond, constant channels as parameters."""
+"""How PODRegressor reads samples: on a common grid where nodes do not correspond, numbers of regions as parameters."""
 
 import warnings
 
@@ -250,6 +250,11 @@ def test_points_of_which_others_tell_nothing_are_named():
     assert not [item for item in caught if "different sets of points" in str(item.message)]
 
 
+def channels_of_regions(model):
+    """Channels that a model reads as parameters."""
+    return np.flatnonzero((model.regions_ >= 0).all(axis=0))
+
+
 def with_constants(params, shape, dtype=float):
     """A channel for each parameter, written at all points of a grid, after one that varies between them."""
     x = np.linspace(0, 1, np.prod(shape)).reshape(shape)
@@ -265,7 +270,7 @@ def test_constant_channels_are_parameters(tmp_path, dtype):
     # A law of powers of a parameter, and a step of another, along the axes of the parameters.
     y = varying * params[:, 1, None, None, None] ** -2 + np.where(params[:, 2] > 0.6, 1.0, 0.0)[:, None, None, None]
     known, model = PODRegressor().fit(varying[:30], y[:30], params=params[:30]), PODRegressor().fit(fields[:30], y[:30])
-    assert_array_equal(model.constant_channels_, [1, 2, 3])
+    assert_array_equal(channels_of_regions(model), [1, 2, 3])
     precision = 1e-5 if dtype == np.float32 else 1e-8
     assert_allclose(model.predict(fields), known.predict(varying, params=params), rtol=precision, atol=precision)
     assert model.leave_one_out_error_ == pytest.approx(known.leave_one_out_error_, rel=precision)
@@ -277,7 +282,7 @@ def test_constant_channels_are_parameters(tmp_path, dtype):
     assert_array_equal(skop.load(tmp_path / "model.skop").predict(fields), model.predict(fields))
     # Channels beside parameters: these come first, and gradients are those of them alone.
     both = PODRegressor().fit(fields[:30, ..., :3], y[:30], params=params[:30, 2:])
-    assert_array_equal(both.constant_channels_, [1, 2])
+    assert_array_equal(channels_of_regions(both), [1, 2])
     swapped = PODRegressor().fit(varying[:30], y[:30], params=params[:30, [2, 0, 1]])
     place = {"output": lambda found: found[:, 3, 0]}
     found = both.gradient(fields[..., :3], params=params[:, 2:], **place)
@@ -287,9 +292,10 @@ def test_constant_channels_are_parameters(tmp_path, dtype):
     with pytest.raises(FieldDataError, match="channel 2 of X differs between the points of sample 35"):
         model.predict(fields)
     # A channel that varies in one sample is a field, and one that never changes says nothing.
-    assert_array_equal(PODRegressor().fit(fields, y).constant_channels_, [1, 3])
+    fields[35, ..., 2] = varying[0, ..., 0]
+    assert_array_equal(channels_of_regions(PODRegressor().fit(fields, y)), [1, 3])
     fields[..., 1] = 2.0
-    assert_array_equal(PODRegressor().fit(fields[:30], y[:30]).constant_channels_, [2, 3])
+    assert_array_equal(channels_of_regions(PODRegressor().fit(fields[:30], y[:30])), [2, 3])
 
 
 def test_constant_channels_on_points_of_their_own_are_parameters():
@@ -298,8 +304,37 @@ def test_constant_channels_on_points_of_their_own_are_parameters():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ResamplingWarning)
         known, model = PODRegressor().fit(X, y), PODRegressor().fit(fields, y)
-        assert_array_equal(model.constant_channels_, [0, 1, 2])
+        assert_array_equal(channels_of_regions(model), [0, 1, 2])
         assert_allclose(flat(model.predict(fields)), flat(known.predict(X)), rtol=1e-6, atol=1e-6)
         # Rows of a table are samples of one point.
         table = PODRegressor().fit(FieldSet(np.zeros((1, 1)), X.params[:, None]), X.params[:, 0] * X.params[:, 1])
-    assert_array_equal(table.constant_channels_, [0, 1, 2])
+    assert_array_equal(channels_of_regions(table), [0, 1, 2])
+
+
+def blocks(n_samples, counts, shape, seed=0):
+    """Numbers of blocks between a hundredth and one, and the field on a grid that has them."""
+    numbers = 10 ** np.random.default_rng(seed).uniform(-2, 0, (n_samples, *counts))
+    return numbers, np.kron(numbers, np.ones((1, *shape)))[..., np.newaxis]
+
+
+def test_numbers_of_regions_are_parameters(tmp_path):
+    numbers, fields = blocks(60, (2, 1), (3, 8))
+    params, x = numbers.reshape(60, 2), np.linspace(0, 1, 48).reshape(6, 8)
+    y = (1 / params[:, :1, None] + x * np.sqrt(params[:, 1:, None]))[..., np.newaxis]
+    known = PODRegressor().fit(params[:40], y[:40])
+    for inputs in (fields, np.concatenate([fields, np.sin(fields), 0 * fields + x[..., None]], axis=-1)):
+        model = PODRegressor().fit(inputs[:40], y[:40])
+        assert set(channels_of_regions(model)) == set(range(min(inputs.shape[-1], 2)))
+    model = PODRegressor().fit(fields[:40], y[:40])
+    # Regions count in the order of their sums, and components of the field leave 0.3 over.
+    assert_allclose(model.predict(fields), known.predict(params), rtol=1e-5)
+    assert model.leave_one_out_error_ == pytest.approx(known.leave_one_out_error_, rel=0.01)
+    model.save(tmp_path / "model.skop")
+    assert_array_equal(skop.load(tmp_path / "model.skop").predict(fields), model.predict(fields))
+    fields[50, 1, 3] *= 2
+    with pytest.raises(FieldDataError, match="channel 0 of X differs between the points of one region of sample 50"):
+        model.predict(fields)
+    # A smooth profile along an axis is predicted better by its components.
+    profile = np.sin(4 * x[None] * params[:, :1, None] + params[:, 1:, None])[:, :, :1] + 0 * x[None]
+    found = PODRegressor().fit(profile[:40, ..., None], np.cos(profile[:40])[..., None])
+    assert not len(channels_of_regions(found))

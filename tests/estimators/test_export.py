@@ -191,6 +191,8 @@ WAVES = np.sin(3 * LOADS_2D[:, :1] + CLOUD[:, 0]) + LOADS_2D[:, 1:] * CLOUD[:, 1
 OF_LOADS = FieldSet(CLOUD, np.stack([WAVES, 1e3 * WAVES**2], axis=-1))
 FIELDS = (RANDOM.normal(size=(24, 2)) @ np.sin(np.arange(22.0).reshape(2, 11)))[..., None]
 CONSTANTS = np.concatenate([np.repeat(LOADS_2D[:, 1:, None], 11, axis=1), FIELDS], axis=-1)
+HALVES = np.repeat(np.exp(LOADS_2D), 15, axis=1)[..., None]
+REGIONS = FieldSet(BENT, np.concatenate([HALVES, LOADS_2D[:, :1, None] * BENT[:, :1]], axis=-1))
 NODES = CLOUD + 0.1 * LOADS_2D[:, None] * np.sin(3 * CLOUD)
 
 
@@ -223,6 +225,7 @@ BASES = {
     "fields to fields": (FieldSet(CLOUD, FIELDS), FieldSet(CLOUD, np.tanh(FIELDS)), {"base": "auto"}),
     "a constant channel beside fields": (FieldSet(CLOUD, CONSTANTS, params=LOADS_2D[:, :1]), OF_LOADS, {}),
     "constant channels": (FieldSet(CLOUD, CONSTANTS[..., :1]), OF_LOADS, {}),
+    "regions": (REGIONS, FieldSet(BENT, 1 / HALVES + BENT[:, :1]), {}),
     "table to scalars": (LOADS_2D, np.sin(3 * LOADS_2D), {"base": "auto"}),
     "coordinates of samples": (FieldSet(NODES, None), FieldSet(NODES, np.cos(3 * NODES)), {"base": "auto"}),
     "parameters alone": (

@@ -1,4 +1,4 @@
-"""Samples as a classical model reads them: on a common regular grid, and constant channels as parameters."""
+"""Samples as a classical model reads them: on a common regular grid, and numbers of regions as parameters."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from skop.metrics._flat import relative_l2_of_fields
 
 __all__ = [
     "MOST_GRID_AXES",
-    "constant_channels",
     "on_grid",
     "readings",
     "reads_points",
+    "regions_of",
     "warn_of_resampling",
-    "with_constants_as_params",
+    "with_regions_as_params",
 ]
 
 #: Largest number of axes of a grid for scattered points.
@@ -30,8 +30,12 @@ MOST_GRID_AXES = 3
 _LARGE_ERROR = 0.02
 #: Cells of an automatic grid for each point of a sample.
 _CELLS = 8.0
-#: Values of a channel that differ by less than this part of the largest one are one number, written at all points.
+#: Values of a channel that differ by less than this part of the largest one are one number, written at many points.
 _SAME_VALUES = 1e-5
+#: Relative differences of sums up to this are rounding.
+_ROUNDING = 1e-12
+#: Largest number of regions of a channel that are tried as parameters, and least number of points of one, on average.
+_MOST_REGIONS, _POINTS_OF_REGION = 64, 4
 
 
 def readings(data: TrainingData, grid: Any, *, is_chosen: bool) -> list[TrainingData]:
@@ -131,37 +135,56 @@ def on_grid(data: TrainingData, resampler: GridResampler, used: IntArray | None 
     )
 
 
-def constant_channels(inputs: FieldSet) -> IntArray:
-    """Return the channels that hold one number for each sample, written at all of its points.
+def regions_of(inputs: FieldSet, most: int = _MOST_REGIONS) -> IntArray:
+    """Return which values of input fields hold the same number in every sample, as those of a material in its region.
 
     Parameters
     ----------
     inputs : FieldSet
-        n samples.
+        n samples of P points and c channels.
+    most : int, default=64
+        Largest number of such regions of a channel; 1 finds channels that are constant in space.
 
     Returns
     -------
-    ndarray of int
-        Numbers of the channels.
+    ndarray of int, shape (P, c)
+        Numbers of the regions, counted through all channels; -1 for channels that are none of regions, and for those
+        that are the same in all samples.
     """
     if inputs.values is None or inputs.is_ragged:
-        return np.zeros(0, dtype=int)
-    values = np.asarray(inputs.values)
-    # A channel that is the same in all samples says nothing.
-    return np.flatnonzero(~_varying(values).any(axis=0) & (np.ptp(_means(values), axis=0) > 0))
+        return np.zeros((0, 0), dtype=int)
+    values = np.asarray(inputs.values).reshape(len(inputs), -1, inputs.n_channels)
+    found, count = np.full(values.shape[1:], -1), 0
+    # Points of a region have the same sums over samples, whatever the factors.
+    factors = np.random.default_rng(0).uniform(1, 2, len(values))
+    for channel, own in enumerate(np.moveaxis(values, -1, 0)):
+        labels = np.zeros(own.shape[1], dtype=int)
+        if not np.ptp(own, axis=0).any():
+            continue
+        if _differing(own, labels).any():
+            sums = factors @ own.astype(np.float64)
+            order = np.argsort(sums, kind="stable")
+            labels[order] = np.append(0, np.cumsum(np.diff(sums[order]) > _ROUNDING * np.abs(sums).max()))
+        n_regions = labels.max() + 1
+        if n_regions > max(1, min(most, len(labels) // _POINTS_OF_REGION)):
+            continue
+        if not _differing(own, labels).any():
+            found[:, channel], count = labels + count, count + n_regions
+    return found
 
 
-def with_constants_as_params(inputs: FieldSet, channels: IntArray) -> FieldSet:
-    """Return samples whose constant channels are global parameters, after those that they have.
+def with_regions_as_params(inputs: FieldSet, regions: IntArray) -> FieldSet:
+    """Return samples whose channels of regions are global parameters, after those that they have.
 
-    Principal components of such channels would mix the parameters, so that no regressor could read them one by one.
+    Principal components of such channels would mix the numbers of the regions, so that no regressor could read them one
+    by one, or take their logarithms.
 
     Parameters
     ----------
     inputs : FieldSet
         n samples.
-    channels : ndarray of int
-        Numbers of the channels, from `constant_channels` of the fit.
+    regions : ndarray of int, shape (P, c)
+        Numbers of the regions, from `regions_of` the fit.
 
     Returns
     -------
@@ -171,34 +194,36 @@ def with_constants_as_params(inputs: FieldSet, channels: IntArray) -> FieldSet:
     Raises
     ------
     FieldDataError
-        If such a channel is not constant.
+        If a region has several numbers in one sample.
     """
-    if not len(channels):
+    channels = np.flatnonzero((regions >= 0).all(axis=0))
+    if not len(channels) or inputs.values is None or regions.shape != (inputs.n_points[0], inputs.n_channels):
         return inputs
-    values = np.asarray(inputs.values)
-    wrong = _varying(values)[:, channels]
-    if wrong.any():
-        row, place = np.argwhere(wrong)[0]
-        raise FieldDataError(
-            f"channel {channels[place]} of X differs between the points of sample {row}, but was one number in each "
-            "sample of the fit, which the model reads as a parameter; pass a constant channel, or add samples in which "
-            "it varies to the fit."
-        )
-    constants = _means(values)[:, channels]
-    params = constants if inputs.params is None else np.concatenate([inputs.params, constants], axis=1)
-    return _with_channels(inputs.with_params(params), np.delete(values, channels, axis=-1))
+    values = np.asarray(inputs.values).reshape(len(inputs), *regions.shape)
+    numbers = [] if inputs.params is None else [np.asarray(inputs.params, dtype=np.float64)]
+    for channel in channels:
+        own, labels = values[..., channel], regions[:, channel] - regions[:, channel].min()
+        if (wrong := _differing(own, labels)).any():
+            where = "" if not labels.any() else " of one region"
+            raise FieldDataError(
+                f"channel {channel} of X differs between the points{where} of sample {np.flatnonzero(wrong)[0]}, but "
+                f"held one number there in each sample of the fit, which the model reads as a parameter; pass one "
+                "number, or add samples in which it varies to the fit."
+            )
+        sums = [own[:, labels == number].mean(axis=1, dtype=np.float64) for number in range(labels.max() + 1)]
+        numbers.append(np.stack(sums, axis=1))
+    others = np.delete(np.asarray(inputs.values), channels, axis=-1)
+    return _with_channels(inputs.with_params(np.concatenate(numbers, axis=1)), others)
 
 
-def _means(values: FloatArray) -> FloatArray:
-    """Mean of each sample and channel (n, c) over the points."""
-    found: FloatArray = values.reshape(len(values), -1, values.shape[-1]).mean(axis=1, dtype=np.float64)
-    return found
-
-
-def _varying(values: FloatArray) -> Any:
-    """Which channels of each sample (n, c) differ between points."""
-    rows = values.reshape(len(values), -1, values.shape[-1])
-    return np.ptp(rows, axis=1) > _SAME_VALUES * np.abs(rows).max(axis=1)
+def _differing(values: FloatArray, labels: IntArray) -> Any:
+    """Which samples have several numbers in one region, in values of one channel (n, P)."""
+    rows, starts = values, np.zeros(1, dtype=int)
+    if labels.any():
+        order = np.argsort(labels, kind="stable")
+        rows, starts = values[:, order], np.searchsorted(labels[order], np.arange(labels.max() + 1))
+    spread = np.maximum.reduceat(rows, starts, axis=1) - np.minimum.reduceat(rows, starts, axis=1)
+    return spread.max(axis=1) > _SAME_VALUES * np.abs(values).max(axis=1)
 
 
 def _without_distance(data: TrainingData) -> TrainingData:

@@ -27,12 +27,12 @@ from skop.estimators._parts import by_chunks
 from skop.estimators._weights import counts_as_weight, used_samples, weight_option
 from skop.estimators.classical._common_grid import (
     MOST_GRID_AXES,
-    constant_channels,
     on_grid,
     readings,
     reads_points,
+    regions_of,
     warn_of_resampling,
-    with_constants_as_params,
+    with_regions_as_params,
 )
 from skop.estimators.classical._components import Decomposition, variance_of
 from skop.estimators.classical._copies import groups_on_same_points, relative, without_copies
@@ -149,9 +149,10 @@ class PODRegressor(FieldRegressor):
         model without any error on the grid. None without such a grid. A fit warns above 0.02.
     points_ : ndarray of shape (P, d) or None
         Points of the training samples, if all samples share them, or of the common grid.
-    constant_channels_ : ndarray of int
-        Channels of the input fields that are one number in each sample, written at all points. They are read as global
-        parameters, after those that X has.
+    regions_ : ndarray of int, shape (P, c)
+        Number of the region to which each value of the input fields belongs: channels that hold one number in each of
+        some regions, in every sample, are read as a global parameter for each of these, after those that X has. -1 for
+        other channels.
     input_basis_ : object
         Principal components of the other input fields, as rows of ``components_``, with ``mean_`` and
         ``n_components_``; None without such fields.
@@ -358,15 +359,32 @@ class PODRegressor(FieldRegressor):
         units: tuple[FloatArray, FloatArray] | None,
         weight: FloatArray | None,
     ) -> None:
-        """Find the bases and fit the map of samples on shared points, or on nodes that correspond."""
+        """Fit to samples on shared points, or on nodes that correspond, and choose whether regions are parameters."""
+        constant, regions = regions_of(data.inputs, 1), regions_of(data.inputs)
+        self._fit_to_parts(data, constant, groups, units, weight)
+        if isinstance(self.regressor, str) and not np.array_equal(constant, regions):
+            known = fitted_attributes(self)
+            self._fit_to_parts(data, regions, groups, units, weight)
+            if self.leave_one_out_error_ >= OF_USE * known["leave_one_out_error_"]:
+                self.__dict__.update(known)
+
+    def _fit_to_parts(
+        self,
+        data: TrainingData,
+        regions: IntArray,
+        groups: IntArray | None,
+        units: tuple[FloatArray, FloatArray] | None,
+        weight: FloatArray | None,
+    ) -> None:
+        """Find the bases, and fit the map from the numbers of regions, other parameters and fields."""
         self.spec_ = data.spec
         self.points_ = data.inputs.coords if data.inputs.shared_coords else None
         self.numbering_ = None
         if not data.inputs.shared_coords:
             self.numbering_ = Numbering.from_fit(data.inputs.coords)
             self.numbering_.warn_of_other_nodes(data.inputs.coords)
-        self.constant_channels_ = constant_channels(data.inputs)
-        inputs = with_constants_as_params(data.inputs, self.constant_channels_)
+        self.regions_ = regions
+        inputs = with_regions_as_params(data.inputs, regions)
         fields, params = _parts(inputs)
         is_auto = self.n_components == "auto"
         count: Any = None if is_auto else self.n_components
@@ -380,7 +398,7 @@ class PODRegressor(FieldRegressor):
         size = float(np.sqrt(variance_of(features, weight).sum()))
         varies = size > _ROUNDING * float(np.linalg.norm(self.input_basis_.mean_)) if self.input_basis_ else False
         self.input_scale_ = size / np.sqrt(max(params.shape[1], 1)) if varies else 1.0
-        numbers = [data.inputs.params] + [data.inputs.values] * bool(len(self.constant_channels_))
+        numbers = [data.inputs.params] + [data.inputs.values] * self._n_regions
         rounding = max(map(rounding_of, numbers))
         samples = OutputSamples(features / self.input_scale_, params, rounding, data.targets, groups, units, weight)
         search = ModelSearch(samples, self.regressor, count, self.param_transform, self.target_transform)
@@ -412,9 +430,14 @@ class PODRegressor(FieldRegressor):
             parts.append(np.sqrt(outside)[:, None] / self.input_scale_)
         return np.concatenate(parts, axis=1)
 
+    @property
+    def _n_regions(self) -> int:
+        """Number of regions whose numbers are parameters."""
+        return int(self.regions_.max(initial=-1)) + 1
+
     def _parts_of(self, inputs: FieldSet) -> tuple[FloatArray, FloatArray]:
-        """Values of fields (n, F), and global parameters (n, p), among which are the channels that were constant."""
-        return _parts(with_constants_as_params(inputs, self.constant_channels_))
+        """Values of fields (n, F), and global parameters (n, p), the last of which are the numbers of regions."""
+        return _parts(with_regions_as_params(inputs, self.regions_))
 
     def _points_of(self, inputs: FieldSet, models: list[OutputModel] | None = None) -> list[FloatArray]:
         """Inputs of the regressor of each model."""
@@ -424,9 +447,9 @@ class PODRegressor(FieldRegressor):
 
     @staticmethod
     def _upgrade(held: dict[str, Any]) -> None:
-        """Attributes in files from before constant channels were parameters, or outputs could have own models."""
+        """Attributes in files from before numbers of regions were parameters, or outputs could have own models."""
         if "spec_" in held:
-            held.setdefault("constant_channels_", np.zeros(0, dtype=int))
+            held.setdefault("regions_", np.zeros((0, 0), dtype=int))
         if "regressor_" not in held:
             return
         spec = held["spec_"]
@@ -525,7 +548,7 @@ class PODRegressor(FieldRegressor):
         """Outputs in physical units, on a common grid also at places of other points."""
         places, inputs = inputs if places is None else places, self._on_common_grid(inputs)
         fields, params = self._parts_of(inputs)
-        expected = len(self.input_unit_) + self.spec_.n_params + len(self.constant_channels_)
+        expected = len(self.input_unit_) + self.spec_.n_params + self._n_regions
         count = fields.shape[1] + params.shape[1]
         if count != expected:
             raise FieldDataError(
@@ -713,10 +736,17 @@ def _check_pod(held: Held) -> None:
     held.need(own.shape[1] == spec.n_dims, "numbering_", f"points in {spec.n_dims} dimensions")
     grid = spec.resampler
     held.need(grid is None or prod(grid.grid_shape) == len(own), "points_", "the points of the common grid")
-    constant, n_fields = held.array("constant_channels_", None, whole=True), spec.network_spec.n_fields
-    is_known = len(set(constant)) == len(constant) and set(constant) <= set(range(n_fields))
-    held.need(is_known, "constant_channels_", f"numbers of the {n_fields} channels")
-    width = len(own) * (n_fields - len(constant) + (spec.n_dims if points is None else 0))
+    regions, n_fields = held.array("regions_", None, None, whole=True), spec.network_spec.n_fields
+    n_regions, is_region = int(regions.max(initial=-1)) + 1, (regions >= 0).all(axis=0)
+    held.need(
+        (regions.size == 0 or regions.shape == (len(own), n_fields))
+        and n_regions <= regions.size
+        and np.array_equal(np.unique(regions[:, is_region]), np.arange(n_regions))
+        and (regions[:, ~is_region] == -1).all(),
+        "regions_",
+        f"numbers of regions of {len(own)} points and {n_fields} channels",
+    )
+    width = len(own) * (n_fields - is_region.sum() + (spec.n_dims if points is None else 0))
     held.array("input_unit_", width, positive=True)
     basis = held.part("input_basis_", "Basis", optional=True)
     held.need((basis is None) == (width == 0), "input_basis_", "components of the input fields, if there are any")
@@ -733,7 +763,7 @@ def _check_pod(held: Held) -> None:
         every = sorted(int(number) for model in models for number in getattr(model, name))
         held.need(every == list(range(count)), "models_", f"models of {count} {name}")
     for model in models:
-        _check_outputs_of(held, model, places, spec.n_params + len(constant), n_features)
+        _check_outputs_of(held, model, places, spec.n_params + n_regions, n_features)
 
 
 def _check_outputs_of(held: Held, model: Any, places: int, n_params: int, n_features: int) -> None:

@@ -323,7 +323,10 @@ class _BaseGraph(nn.Module):
             for name in ("channels", "scalars")
         ]
         self.dtype, self.has_rest, basis = dtype, estimator.has_rest_, estimator.input_basis_
-        self.constants = estimator.constant_channels_.tolist()
+        regions = estimator.regions_
+        #: Numbers of the values of each region, and the channels of none.
+        self.regions = [np.flatnonzero(regions == number).tolist() for number in range(regions.max(initial=-1) + 1)]
+        self.others = np.flatnonzero((regions < 0).any(axis=0)).tolist()
         held = {}
         if basis is not None:
             held = {
@@ -351,11 +354,11 @@ class _BaseGraph(nn.Module):
         if self.coords is not None:
             given: Any = params if fields is None else fields
             coords = self.coords.expand(given.shape[0], -1, -1)
-        if self.constants and fields is not None:
-            constants = fields.double().flatten(1, -2)[..., self.constants].mean(dim=1)
+        if self.regions and fields is not None:
+            values = fields.double().flatten(1)
+            constants = torch.stack([values[:, places].mean(dim=1) for places in self.regions], dim=1)
             params = constants if params is None else torch.cat([params.double(), constants], dim=1)
-            others = [channel for channel in range(fields.shape[-1]) if channel not in self.constants]
-            fields = fields[..., others] if others else None
+            fields = fields[..., self.others] if self.others else None
         held = [part.double().flatten(1) for part in (coords, fields) if part is not None]
         features = []
         if held and self.reads_fields:
