@@ -95,9 +95,9 @@ def fit(
     """Train a model on DATA and save it.
 
     DATA are mesh files (a list, or a quoted pattern), time series of meshes, one file of arrays (.npz, .mat, .h5), or
-    one .csv table. --estimator auto compares classical models and operators, and keeps the best or a mean of the best.
-    Ctrl-C ends the training early, and the exit status is 130: the best model so far is saved, except by --estimator
-    auto and with --coverage, by which `skop predict` also writes the lower and upper bounds of each field.
+    one .csv table. --estimator auto compares classical models and operators, and keeps the best. With --coverage,
+    `skop predict` also writes the lower and upper bounds of each field. Ctrl-C ends the training early, and the exit
+    status is 130: the best model so far is saved, except by --estimator auto and with --coverage.
     """
     from skop.estimators import ConformalRegressor
 

@@ -69,7 +69,7 @@ def read_samples(estimator: Any, X: Any, *, resample: bool = True, on_grid_for: 
         remedy = "resample them with grid='auto'" if resample else "resample the fields onto a grid"
         raise FieldDataError(
             f"{who} on points that form no {inputs.n_dims}-D grid in C order, but a {on_grid_for} needs one; fit and "
-            "pass points of a grid (sort them by skop.data.find_grid(coords)[1], or state grid_shape in a FieldSet) "
+            "pass points of a grid (sort them by numpy.lexsort(coords.T[::-1]), or state grid_shape in a FieldSet) "
             f"with geometry='auto', or {remedy}."
         )
     return inputs

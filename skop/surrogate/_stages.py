@@ -189,7 +189,7 @@ class Refine:
         if self.geometry != "points" and inputs.grid_shape is None:
             raise FieldDataError(
                 "the points of X form no regular grid in C order, but the estimator was fitted on one; sort the points "
-                "of a grid by skop.data.find_grid(coords)[1], or resample the fields onto a grid."
+                "of a grid by numpy.lexsort(coords.T[::-1]), or resample the fields onto a grid."
             )
 
     def factors(self, inputs: FieldSet) -> GridShape:

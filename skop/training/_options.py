@@ -87,12 +87,13 @@ class TrainingOptions(Part):
         text=(
             "Probability with which the residual branches of a network's blocks are left out of a training step, "
             "drawn for each sample and branch, in [0, 1). It regularises, and makes trainings worse that do not "
-            'overfit (papers: 0). ``"auto"`` is 0 at first, and 0.2 from an eighth, a quarter or half of a training '
-            "on if it overfits then, and no patches are left to shift: if the error on samples that were held out, "
-            "for `early_stopping` or to judge the base model, is above that on others by twice its standard error, "
-            "and has fallen by less than a fifth since half that time. Without either, a tenth of 100 samples or "
-            "more, at most 64, is held out for this in fits of 8 epochs or more, and trained on as soon as it is "
-            "decided. Networks without such blocks (FNO, U-Net, DeepONet) refuse a number above 0."
+            'overfit (papers: 0). ``"auto"`` is 0 at first. It becomes 0.2 after an eighth, a quarter or half of a '
+            "training that overfits then and has no patches left to shift. A training overfits if the error on "
+            "held-out samples is above that on others by twice its standard error, and has fallen by less than a "
+            "fifth since half that time. The held-out samples are those of `early_stopping`, or those that judge the "
+            "base. Without either, a tenth of 20 samples or more (5 to 64) is held out in fits of 8 epochs or more, "
+            "and trained on as soon as it is decided. Networks without such blocks (FNO, U-Net, DeepONet) refuse a "
+            "number above 0."
         ),
     )
     shift_patches: bool | str = param(
@@ -103,8 +104,8 @@ class TrainingOptions(Part):
             "Whether the patches into which an operator cuts a regular grid begin at a random point in each step of "
             "training, see `skop.networks.shift_patches`. It regularises: what is learned of a patch holds wherever "
             'the patch begins, and no symmetry of the problem is assumed (papers: no). ``"auto"`` begins with it when '
-            'a training overfits for the first time; where it does again later, ``drop_path="auto"`` follows. It has '
-            "no effect on networks without patches, and is refused with them if True."
+            'a training overfits for the first time; where it does again later, ``drop_path="auto"`` follows. Networks '
+            "without patches ignore it, and refuse True."
         ),
     )
     beta_2: float = param(

@@ -312,7 +312,7 @@ def test_estimators_around_others_are_refused():
 def test_points_without_a_grid_are_refused():
     rng = np.random.default_rng(0)
     coords, values = rng.random((30, 2)), rng.random((4, 30, 1))
-    with pytest.raises(FieldDataError, match=r"points that form no 2-D grid.*find_grid.*grid='auto'"):
+    with pytest.raises(FieldDataError, match=r"points that form no 2-D grid.*lexsort.*grid='auto'"):
         frequency_response(on_points().fit((coords, values), values), (coords, values))
     X = samples((5, 6))
     with pytest.raises(FieldDataError, match="geometry='auto'"):

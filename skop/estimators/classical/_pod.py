@@ -59,7 +59,7 @@ _SHARE = 1e-6
 #: If components leave out less than this part of the square of a field, the remainder is rounding and no input.
 NOTHING_OUTSIDE = 1e-12
 #: An addition to a model is of use if it lowers the error on unseen samples below this part: nodes and shapes beside
-#: parameters, a network beside a base, a mean of models beside the best.
+#: parameters, a network beside a base, an operator of `AutoRegressor` beside earlier ones.
 OF_USE = 0.98
 #: Relative differences up to this are rounding.
 _ROUNDING = 1e-13
@@ -100,11 +100,12 @@ class PODRegressor(FieldRegressor):
         predicted better than by its mean. With a regressor of scikit-learn: as many as explain all but a millionth of
         the variance of the outputs. Global parameters are never projected.
     param_transform, target_transform : {"auto", "log"} or None, default="auto"
-        Whether the model reads logarithms of the global parameters that are positive or 0 in the fit, and predicts
-        logarithms of the targets, which must be positive. ``"auto"`` with ``regressor="auto"``: takes logarithms, of
-        positive parameters and those over decades, which may have zeros, or of the latter alone, if this lowers the
-        leave-one-out error by a fifth; with other regressors as None. Power laws, such as that of a load, a length and
-        a modulus, become linear. Near 0 logarithms go on by their tangents.
+        Logarithms that the model reads and predicts. ``"log"``: those of the global parameters that are never negative
+        in the fit; those of all targets, which must be positive. None: no logarithms. ``"auto"`` with
+        ``regressor="auto"``: logarithms if they lower the leave-one-out error by a fifth. Parameters that are positive
+        or span decades are tried together, and those that span decades, which may have zeros, alone. ``"auto"`` with
+        another regressor: as None. Power laws, such as that of a load, a length and a modulus, become linear. Near 0
+        logarithms go on by their tangents.
     grid : tuple of int, "auto" or None, default="auto"
         Regular grid to which samples without a grid are interpolated: the number of points along each axis of the
         bounding box of all training points. Inputs and targets are interpolated to the grid and predictions back to

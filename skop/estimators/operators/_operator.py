@@ -165,7 +165,7 @@ class OperatorRegressor(OperatorParameters, CallbackSupportMixin, MeasuresCost, 
             raise FieldDataError(
                 f"geometry={self.geometry!r} needs the points of a regular grid in C order, but the {spec.n_dims}-D "
                 "points of X form no grid; use geometry='auto', sort the points of a grid by "
-                "skop.data.find_grid(coords)[1], or resample the fields onto one by grid='auto'."
+                "numpy.lexsort(coords.T[::-1]), or resample the fields onto one by grid='auto'."
             )
         return self.geometry
 

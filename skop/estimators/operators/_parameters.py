@@ -42,8 +42,8 @@ class OperatorParameters(HasParts):
         default=None,
         text=(
             "Time limit of the fit in seconds. The learning rate schedule then follows the time and is complete when "
-            "the time is up. The fit of a `base` and what follows the training count, but each leaves the training at "
-            "least half of the time. Results depend on the speed of the machine."
+            "the time is up. The limit includes the fit of a `base` and the passes after the training; each of these "
+            "leaves the training at least half of the time. Results depend on the speed of the machine."
         ),
     )
     batch_size: int | str = param(
@@ -94,14 +94,14 @@ class OperatorParameters(HasParts):
         default="auto",
         text=(
             'Classical model with which the network is combined. ``"pod"`` is `PODRegressor`, ``"linear"`` its linear '
-            'map; ``"auto"`` takes `PODRegressor` if it is better than the mean on unseen samples, and no base '
+            'map; ``"auto"`` takes `PODRegressor` if it is clearly better than the mean on unseen samples, and no base '
             "otherwise; an estimator of skop is taken unchanged. If the error of the base on unseen samples is below "
             "2 % of the variation, the network learns the residual, with the base's predictions as further inputs. "
-            "Otherwise it learns the whole map. Some samples, half the square root of their number, 5 to 64, or of "
-            "scalars alone twice the root and at most a quarter, are held out to choose the share of each. If they "
-            "show that the network is of no use, the training ends early; if the network is far better, it goes on "
-            "without the base and with these samples. Samples with different "
-            "numbers of points have no base, nor have `RolloutRegressor` and `TimeConditionedRegressor`."
+            "Otherwise it learns the whole map. Some samples are held out to choose the share of each: half the square "
+            "root of their number, 5 to 64; of scalars alone twice the root, and at most a quarter. If they show that "
+            "the network is of no use, the training ends early; if the network is far better, it goes on without the "
+            "base and with these samples. There is no base with fewer than 10 samples, different numbers of points, "
+            "averaged predictions, in `DeepONetRegressor` and within `RolloutRegressor`."
         ),
     )
     geometry: str = param(

@@ -119,5 +119,5 @@ def refuse_scattered_points(spec: DataSpec, words: str) -> None:
         raise FieldDataError(
             f"{words} regular grids, but the {spec.n_dims}-D points of X form no grid; set grid='auto' or a shape such "
             "as grid=(64, 64) to resample them, use LaMORegressor, which takes point clouds and meshes, or sort the "
-            "points of a grid by skop.data.find_grid(coords)[1]."
+            "points of a grid by numpy.lexsort(coords.T[::-1])."
         )

@@ -60,11 +60,12 @@ class AutoRegressor(WrappingRegressor):
     """Choose the model for the data, among classical ones and operators, within one time budget.
 
     Every candidate is fitted to the training part of a cross-validation: first the models without a time limit, then
-    the operators, each for the same time; if a model leads, the best operator is trained once more, for a quarter of
-    the rest of the budget, and then for half of the rest, if it would lead by the power of the time by which its error
-    falls. The smallest error on held-out samples wins, but an operator with `PODRegressor` as its base counts as equal
-    to it up to 1.1 times its error, and is then preferred, and of operators within 2 % the first is taken. The choice
-    is fitted on all samples for the rest of the budget.
+    the operators, each for the same time. The smallest error on held-out samples wins, with two exceptions. An operator
+    with `PODRegressor` as its base counts as equal to `PODRegressor` up to 1.1 times its error, and is then preferred.
+    Of operators within 2 % the first is taken. The choice is fitted on all samples for the rest of the budget.
+
+    If a model leads, the best operator is trained once more, for a quarter of the rest of the budget. If its error,
+    extrapolated as a power of the time, would lead at the end, it is also trained for half of the rest.
 
     Parameters
     ----------
