@@ -113,7 +113,7 @@ WRONG = {
     "complex": ((X, V + 0j), {}, "real and imaginary"),
     "text": ((X, V.astype(str)), {}, "dtype <U"),
     "object": ((np.array([X, X[:2]], dtype=object), V), {}, "list of arrays"),
-    "dates": ((X, V.astype("M8[s]")), {}, "expected numbers"),
+    "dates": ((X, V.astype("M8[s]")), {}, r"holds times \(dtype datetime64.*pass numbers"),
     "sparse": ((sparse.eye_array(P), V), {}, "toarray"),
     "masked": ((X, np.ma.masked_array(V, V == 0)), {}, "216 masked"),
     "gradients": ((X, torch.zeros(N, P, C, requires_grad=True)), {}, "detach"),

@@ -383,7 +383,7 @@ MISTAKES = {
     "text": (X.astype(str), Y, "X has dtype <U"),
     "text_y": (X, np.array(list("abcde")), "of y holds 'a' in row 0"),
     "object": (X.astype(object), Y, "X has dtype object"),
-    "dates": (X, Y.astype("M8[s]"), "y has dtype datetime"),
+    "dates": (X, Y.astype("M8[s]"), r"y holds times \(dtype datetime64.*pass numbers"),
     "sparse": ((COORDS, FLAT_X), sparse.eye_array(N), "y is a sparse"),
     "sparse_table": (sparse.eye_array(N), Y, "dtype object|sparse"),
     "masked": (np.ma.masked_array(X, X > 0.5), Y, "masked"),
