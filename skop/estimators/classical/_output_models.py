@@ -191,11 +191,15 @@ class OutputModel:
         weight: FloatArray | None = None,
         groups: IntArray | None = None,
     ) -> Predictions:
-        """Predict its outputs of each sample of the fit without the sample, or the group to which it belongs."""
-        rows = self.targets(targets, weight).rows
+        """Predict its outputs of each sample of the fit without the sample, or the group to which it belongs.
+
+        Errors have the factor for the search for length scales.
+        """
+        rows, factor = self.targets(targets, weight).rows, 1.0
         coefficients = self.basis.transform(rows)
         if isinstance(self.regressor, KernelModel):
             left_out = self.regressor.left_out
+            factor = max(kernel.handicap for kernel in self.regressor.kernels)
         else:
             numbers = np.arange(len(rows)) if groups is None else groups
             held = np.arange(numbers.max() + 1)
@@ -213,8 +217,11 @@ class OutputModel:
         # What the components do not hold is predicted by its mean.
         outside = rows - self.basis.inverse_transform(coefficients)
         mean = outside / max(len(rows) - 1, 1) if weight is None else (of_others(len(rows), weight) - 1) * outside
-        predicted = self.basis.inverse_transform(coefficients - left_out) - mean
-        return self._restored(predicted)
+        found = self._restored(self.basis.inverse_transform(coefficients - left_out) - mean)
+        part = _part_of(targets, self.outputs)
+        true: list[Any] = [None if part.field is None else part.field.values, part.scalars]
+        pairs = zip((found.fields, found.scalars), true, strict=True)
+        return Predictions(*(None if held is None else known + factor * (held - known) for held, known in pairs))
 
     def going_on(self) -> OutputModel:
         """The same model, whose logarithms go on where it takes tangents below all samples: as likely as these."""
@@ -364,20 +371,11 @@ class _Trial:
     is_near_zero: bool
 
     def left_out(self, samples: OutputSamples, residuals: FloatArray | None = None) -> Predictions:
-        """Predictions of each sample without it, with errors times the factor for the search for length scales."""
+        """Predictions of each sample without it."""
         model = self.model
-        factor = max(kernel.handicap for kernel in model.regressor.kernels)
         if residuals is not None:
             model = replace(model, regressor=replace(model.regressor, left_out=residuals))
-        found = model.left_out(samples.targets, samples.points(model), samples.weight)
-        part = _part_of(samples.targets, self.model.outputs)
-        true: list[Any] = [None if part.field is None else part.field.values, part.scalars]
-        return Predictions(
-            *(
-                None if held is None else known + factor * (held - known)
-                for held, known in zip((found.fields, found.scalars), true, strict=True)
-            )
-        )
+        return model.left_out(samples.targets, samples.points(model), samples.weight)
 
     def errors(self, samples: OutputSamples) -> FloatArray:
         """Leave-one-out error of each of its outputs."""
