@@ -9,10 +9,30 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-__all__ = ["write_in_one_step"]
+__all__ = ["require_folder", "write_in_one_step"]
 
 #: End of the name of a temporary file, and its age in seconds from which no process is still writing it.
 _TEMPORARY, _ABANDONED = ".skop-part", 3600.0
+
+
+def require_folder(path: str | os.PathLike[str]) -> None:
+    """Raise an error if the folder of a file that is to be written does not exist, before the work on its content.
+
+    Parameters
+    ----------
+    path : path-like
+        File that will be written.
+
+    Raises
+    ------
+    FileNotFoundError
+        If its folder does not exist.
+    """
+    folder = Path(path).parent
+    if not folder.is_dir():
+        raise FileNotFoundError(
+            f"there is no folder {str(folder)!r} to save {str(path)!r} in; make it first, or correct the path."
+        )
 
 
 def write_in_one_step(path: Path, content: bytes | Callable[[Path], object]) -> None:

@@ -7,7 +7,8 @@ takes longer than a small operation: on an idle machine a fit then gains nothing
 
 GNU's OpenMP, which PyTorch's packages for Linux contain, spins for some milliseconds, but lets its threads sleep at
 once while it counts more of them than cores. `considerate_waiting` looks at what the cores do, and adds idle threads
-while other programs need them. No result changes: as many threads compute as before.
+while other programs need them. No result changes: as many threads compute as before. The threads of NumPy's and SciPy's
+products wait in the same way: `one_thread` does small ones without them.
 
 Importing this module imports torch, by `import_torch`. Every package of skop that needs torch therefore imports this
 module before anything else; ``import skop`` alone imports neither.
@@ -23,7 +24,9 @@ from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 
-__all__ = ["considerate_waiting", "gnu_parallel", "import_torch"]
+from threadpoolctl import ThreadpoolController
+
+__all__ = ["considerate_waiting", "gnu_parallel", "import_torch", "one_thread"]
 
 #: What a user may have set about waiting; then nothing is changed.
 _VARIABLES = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME", "KMP_LIBRARY")
@@ -38,6 +41,8 @@ _STATISTICS = Path("/proc/stat")
 _lock = threading.Lock()
 _n_blocks = 0
 _watch: "_Watch | None" = None
+#: Number of blocks of `one_thread` that run, and what ends the limit.
+_n_single, _limit = 0, None
 
 
 def import_torch() -> bool:
@@ -137,6 +142,47 @@ def considerate_waiting(n_threads: int) -> Iterator[None]:
             ended, _watch = (_watch, None) if _n_blocks == 0 else (None, _watch)
         if ended is not None:
             ended.stop()
+
+
+@cache
+def _controller() -> ThreadpoolController:
+    """The libraries for products of matrices of this process, which are looked up once."""
+    return ThreadpoolController()
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Context in which NumPy and SciPy compute products and decompositions of matrices in one thread.
+
+    Systems of up to 2,000 samples, and products of few rows, gain little from several threads, which wait for each
+    other after every operation: where another program uses one of the cores, a fit takes ten times as long. The number
+    of threads is that of the whole process; the last of several blocks at a time gives it back. One thread also means
+    the same last bits on any machine.
+
+    Yields
+    ------
+    None
+        The block runs.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skop._openmp import one_thread
+    >>> with one_thread():
+    ...     left, sizes, right = np.linalg.svd(np.eye(3))
+    """
+    global _n_single, _limit
+    with _lock:
+        if not _n_single:
+            _limit = _controller().limit(limits=1, user_api="blas")
+        _n_single += 1
+    try:
+        yield
+    finally:
+        with _lock:
+            _n_single -= 1
+            if not _n_single and _limit is not None:
+                _limit.restore_original_limits()
 
 
 class _Watch(threading.Thread):

@@ -126,7 +126,7 @@ def _listed_target(y: list[Any], kind: Form, inputs: FieldSet) -> tuple[Targets,
     if single and len({len(item) for item in arrays}) == 1 and len(arrays[0]) != inputs.n_points[0]:
         return read_scalars(np.stack(arrays))
     for i, (item, n_points) in enumerate(zip(arrays, inputs.n_points, strict=True)):
-        expected = (n_points,) if single else (n_points, arrays[0].shape[-1])
+        expected = (int(n_points),) if single else (int(n_points), arrays[0].shape[-1])
         if item.shape != expected:
             raise FieldDataError(f"y of sample {i} has shape {item.shape}; X has {n_points} points there: {expected}.")
     values = np.concatenate([item[:, None] if single else item for item in arrays])

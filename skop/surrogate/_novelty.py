@@ -21,6 +21,7 @@ import numpy as np
 from scipy.spatial import KDTree
 from scipy.spatial.distance import cdist
 
+from skop._openmp import one_thread
 from skop._typing import FloatArray, IntArray
 from skop.data import FieldSet, boxes, iterate_rows
 from skop.exceptions import FieldDataError, NoveltyWarning, warn
@@ -313,6 +314,7 @@ class Reference:
     own: FloatArray
 
     @classmethod
+    @one_thread()
     def from_fit(cls, inputs: FieldSet, tokens: Callable[[FieldSet], FloatArray | None]) -> Reference:
         """Describe training samples; a function returns the means (n, E) of the tokens of their network, or None."""
         lattice = Lattice.over(inputs)

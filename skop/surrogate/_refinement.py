@@ -8,15 +8,21 @@ inputs are averaged, with weights that are a hat function of the shift, and inte
 points by cubic splines. Details of the input between the coarse points therefore have an influence, but details of the
 output below the training spacing are not resolved.
 
+The average smooths: its inputs have the fields of other points at the coarse ones. Where the input is smooth, every
+r-th point holds all of it, and the prediction from these alone is better. Each sample is therefore averaged only where
+the splines through its coarse points miss more of it than the average changes it at these points.
+
 Where no whole number of steps leads to the training grid, inputs are brought to it, and predictions back, by cubic
 splines.
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from itertools import product
 from math import prod
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.interpolate import make_interp_spline
 
 from skop._typing import FloatArray, GridShape, IntArray
@@ -143,7 +149,8 @@ def predict_refined(
     predict : callable
         Function that predicts for a FieldSet on a grid with the training spacing.
     average : bool
-        Whether to average over shifted samplings of the input; otherwise only every r-th point is used.
+        Whether to average over shifted samplings of the input, in samples whose coarse points do not hold it; otherwise
+        only every r-th point is used.
 
     Returns
     -------
@@ -154,38 +161,81 @@ def predict_refined(
     coarse: list[IntArray] = [np.arange(0, size, factor) for size, factor in zip(grid, factors, strict=True)]
     coords = inputs.coords.reshape(*grid, -1)
     points = coords[np.ix_(*coarse)]
-    values = None if inputs.values is None else inputs.values.reshape(len(inputs), *grid, -1)
+    # The length along a grid line is used because an axis of the grid can run along any coordinate.
+    corners = [
+        np.moveaxis(coords, axis, 0).reshape(grid[axis], -1, coords.shape[-1])[:, 0] for axis in range(len(grid))
+    ]
+    steps = [np.linalg.norm(np.diff(corner, axis=0), axis=-1) for corner in corners]
+    lines = [np.concatenate([[0.0], np.cumsum(sizes)]) for sizes in steps]
+
+    def ask(part: FieldSet, shift: tuple[int, ...]) -> Predictions:
+        """Predict from the fine points at a shift from the coarse points."""
+        read = None
+        if part.values is not None:
+            values = part.values.reshape(len(part), *grid, -1)
+            read = values[np.ix_(np.arange(len(part)), *_shifted(coarse, shift, grid))]
+        flat = points.reshape(-1, points.shape[-1])
+        return predict(FieldSet(flat, read, params=part.params, grid_shape=points.shape[:-1]))
+
+    found = ask(inputs, (0,) * len(grid))
     # Without input fields all shifts would give the same input.
-    reach = [factor if average and values is not None else 1 for factor in factors]
-    count = prod(2 * steps - 1 for steps in reach)
-    if count > _MANY_INPUTS:
+    rough = np.flatnonzero(_are_rough(inputs, coarse, factors, lines)) if average and inputs.values is not None else ()
+    count = prod(2 * factor - 1 for factor in factors)
+    if len(rough) and count > _MANY_INPUTS:
         warn(
             f"X is on a grid {' x '.join(map(str, factors))} times finer than in the fit, so that predictions are an "
             f"average over {count} shifted inputs, which takes long; check the units of the coordinates, or set "
             "refinement='interpolate', which uses one input.",
             ResolutionWarning,
         )
-    total: FloatArray | float = 0.0
-    scalars: FloatArray | float = 0.0
-    for shift in product(*(range(1 - steps, steps) for steps in reach)):
-        weight = np.prod([(steps - abs(step)) / steps**2 for step, steps in zip(shift, reach, strict=True)])
-        read = None if values is None else values[np.ix_(np.arange(len(inputs)), *_shifted(coarse, shift, grid))]
-        part = FieldSet(points.reshape(-1, points.shape[-1]), read, params=inputs.params, grid_shape=points.shape[:-1])
-        found = predict(part)
-        total = total if found.fields is None else total + weight * found.fields
-        scalars = scalars if found.scalars is None else scalars + weight * found.scalars
-    numbers = None if np.ndim(scalars) == 0 else np.asarray(scalars)
-    if np.ndim(total) == 0:
-        return Predictions(None, numbers)
-    fields = np.reshape(total, (len(inputs), *points.shape[:-1], -1))
-    for axis, (kept, factor) in enumerate(zip(coarse, factors, strict=True)):
+    if len(rough):
+        held = {name: np.array(part) for name, part in vars(found).items() if part is not None}
+        means = {name: part[rough] / prod(factors) for name, part in held.items()}
+        for shift in product(*(range(1 - factor, factor) for factor in factors)):
+            if any(shift):
+                weight = prod(_hat(step, factor) for step, factor in zip(shift, factors, strict=True))
+                again = vars(ask(inputs[rough], shift))
+                means = {name: mean + weight * again[name] for name, mean in means.items()}
+        for name, mean in means.items():
+            held[name][rough] = mean
+        found = replace(found, **held)
+    if found.fields is None:
+        return found
+    fields = np.reshape(found.fields, (len(inputs), *points.shape[:-1], -1))
+    for axis, (kept, factor, line) in enumerate(zip(coarse, factors, lines, strict=True)):
         if factor > 1:
-            # The length along a grid line is used because an axis of the grid can run along any coordinate.
-            corner = np.moveaxis(coords, axis, 0).reshape(grid[axis], -1, coords.shape[-1])[:, 0]
-            steps = np.linalg.norm(np.diff(corner, axis=0), axis=-1)
-            line = np.concatenate([[0.0], np.cumsum(steps)])
             fields = _prolong(fields, line[kept], line, axis + 1)
-    return Predictions(fields.reshape(len(inputs), int(np.prod(grid)), -1), numbers)
+    return Predictions(fields.reshape(len(inputs), int(np.prod(grid)), -1), found.scalars)
+
+
+def _are_rough(
+    inputs: FieldSet, coarse: list[IntArray], factors: GridShape, lines: Sequence[FloatArray]
+) -> NDArray[np.bool_]:
+    """Whether splines through the coarse points of samples miss more of a field than the average changes it there."""
+    grid = _grid(inputs)
+    values = np.asarray(inputs.values, dtype=np.float64).reshape(len(inputs), *grid, -1)
+    # Beyond the last coarse point nothing is known of a field.
+    values = values[(slice(None), *(slice(kept[-1] + 1) for kept in coarse))]
+    known = np.ix_(np.arange(len(inputs)), *coarse)
+    splines, means = values[known], values
+    for axis, (kept, factor, line) in enumerate(zip(coarse, factors, lines, strict=True), 1):
+        if factor > 1:
+            splines = _prolong(splines, line[kept], line[: kept[-1] + 1], axis)
+            shifts = range(1 - factor, factor)
+            places = [np.clip(kept + step, 0, kept[-1]) for step in shifts]
+            parts = [
+                _hat(step, factor) * np.take(means, place, axis) for step, place in zip(shifts, places, strict=True)
+            ]
+            means = np.sum(parts, axis=0)
+    axes = tuple(range(1, values.ndim - 1))
+    missed, changed = (splines - values) ** 2, (means - values[known]) ** 2
+    is_rough = (missed.mean(axis=axes) > changed.mean(axis=axes)) & (np.ptp(values, axis=axes) > 0)
+    return np.asarray(is_rough.any(axis=-1))
+
+
+def _hat(step: int, factor: int) -> float:
+    """Weight of a shift by steps along an axis."""
+    return (factor - abs(step)) / factor**2
 
 
 def predict_on_lines(

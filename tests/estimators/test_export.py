@@ -310,6 +310,13 @@ def test_a_graph_that_gives_other_numbers_is_not_written(tmp_path, monkeypatch):
     assert not list(tmp_path.iterdir())
 
 
+def test_a_missing_folder_is_named_before_the_graph_is_made(tmp_path, monkeypatch):
+    model = tiny(LaMORegressor).fit(TABLE, TABLE[:, 0])
+    monkeypatch.setattr(Surrogate, "predict", lambda *given: pytest.fail("the graph was made"))
+    with pytest.raises(FileNotFoundError, match=r"there is no folder '.*none'.*make it first"):
+        model.export(tmp_path / "none" / "model.pt2")
+
+
 def test_a_missing_package_and_a_failing_conversion_are_named(tmp_path, monkeypatch):
     model = tiny(LaMORegressor).fit(TABLE, TABLE[:, 0])
 

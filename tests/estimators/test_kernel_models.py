@@ -10,11 +10,14 @@ from sklearn.gaussian_process.kernels import RBF, Matern
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from skop import PODRegressor
+from skop._openmp import one_thread
 from skop.data import FieldSet, Targets
-from skop.estimators.classical._components import Decomposition, one_thread
+from skop.estimators.classical._components import Decomposition
 from skop.estimators.classical._kernel_models import AkimaSystem, Kernel, KernelModel, System
 from skop.estimators.classical._kernel_selection import Selection, between_ends, farthest_points
+from skop.estimators.classical._output_models import OutputModel
 from skop.estimators.classical._target_rows import TargetRows
+from skop.surrogate._novelty import Group
 
 KERNELS = {
     "mean": Kernel("none"),
@@ -482,19 +485,26 @@ def threads_of_products():
     return {held["num_threads"] for held in threadpool_info() if held["user_api"] == "blas"}
 
 
-def test_small_systems_are_solved_in_one_thread(monkeypatch):
-    seen, search = [], Selection.search
+def test_small_systems_are_computed_in_one_thread(monkeypatch):
+    """By a search, the features of novelty and predictions: several threads would wait for each other."""
+    seen = {}
 
-    def noted(*given, **options):
-        seen.append(threads_of_products())
-        return search(*given, **options)
+    def watch(owner, name):
+        method = getattr(owner, name)
 
-    monkeypatch.setattr(Selection, "search", noted)
+        def noted(*given, **options):
+            seen[name] = threads_of_products()
+            return method(*given, **options)
+
+        monkeypatch.setattr(owner, name, noted)
+
+    for owner, name in ((Selection, "search"), (Group, "features"), (OutputModel, "predict"), (OutputModel, "spread")):
+        watch(owner, name)
     points, targets = samples()
     with threadpool_limits(2, user_api="blas"):
         usual = threads_of_products()
-        PODRegressor().fit(points, targets)
-        assert seen[0] == {1}
+        PODRegressor().fit(points, targets).predict(points, return_std=True)
+        assert seen == {name: {1} for name in ("search", "features", "predict", "spread")}
         assert threads_of_products() == usual
         # Blocks of several threads of a program end in any order.
         one, other = one_thread(), one_thread()

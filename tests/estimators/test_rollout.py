@@ -313,6 +313,12 @@ def test_errors_by_step_are_those_of_each_frame(fields):
     ]
     expected = np.array(norms).reshape(10, 4)
     np.testing.assert_allclose(model.error_by_step(X, y), expected.mean(axis=0), rtol=1e-10)
+    # Trajectories can be shorter or longer than those of the fit.
+    few, many = model.error_by_step(X, y[..., :1], n_steps=1), np.concatenate([y, y], axis=-1)
+    np.testing.assert_allclose(few, expected[:, :1].mean(axis=0), rtol=1e-10)
+    found = model.error_by_step(X, many, n_steps=2 * len(expected.T))
+    np.testing.assert_allclose(found[: len(expected.T)], expected.mean(axis=0), rtol=1e-10)
+    assert len(found) == 2 * len(expected.T)
     weight = np.arange(10.0)
     weighted = (weight[:, None] * expected).sum(axis=0) / weight.sum()
     np.testing.assert_allclose(model.error_by_step(X, y, sample_weight=weight), weighted, rtol=1e-10)

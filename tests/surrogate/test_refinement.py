@@ -160,7 +160,8 @@ def test_one_reading_by_hand():
 @pytest.mark.parametrize("average", [False, True])
 def test_how_often_and_on_what_the_network_is_asked(factors, average):
     grid = tuple(4 * factor + 1 for factor in factors)
-    fine = FieldSet(unit_grid(grid), np.zeros((2, int(np.prod(grid)), 1)), params=np.eye(2), grid_shape=grid)
+    values = np.random.default_rng(0).normal(size=(2, int(np.prod(grid)), 1))
+    fine = FieldSet(unit_grid(grid), values, params=np.eye(2), grid_shape=grid)
     seen = []
 
     def network(part):
@@ -173,6 +174,23 @@ def test_how_often_and_on_what_the_network_is_asked(factors, average):
         assert part.grid_shape == (5,) * len(factors)
         np.testing.assert_allclose(part.coords, unit_grid(part.grid_shape))
         np.testing.assert_array_equal(part.params, np.eye(2))
+
+
+@pytest.mark.parametrize(
+    ("grid", "factors"), [((33,), (2,)), ((33,), (4,)), ((32, 31), (2, 3)), ((17, 17, 9), (2, 2, 1))]
+)
+def test_samples_whose_coarse_points_hold_them_are_not_averaged(grid, factors):
+    """The average smooths them; samples of jumps beside them are averaged, as they are alone."""
+    x = unit_grid(grid)
+    smooth, jump = np.sin(3 * x.sum(axis=1)), np.where(x.sum(axis=1) > 0.43 * x.shape[1], 1.0, -1.0)
+    values = np.stack([np.stack([smooth, 0 * smooth + 0.1], axis=1), np.stack([smooth, jump], axis=1)])
+    fine = FieldSet(x, values, grid_shape=grid)
+    once = predict_refined(fine, factors, read, average=False).fields
+    found = predict_refined(fine, factors, read, average=True).fields
+    np.testing.assert_array_equal(found[0], once[0])
+    assert np.abs(found[1, :, 1] - once[1, :, 1]).max() > 0.1
+    alone = predict_refined(fine[1:], factors, read, average=True).fields
+    np.testing.assert_array_equal(found[1:], alone)
 
 
 def test_parameters_alone_are_asked_for_once():
@@ -304,7 +322,7 @@ def test_curvilinear_grids_of_another_spacing_are_warned_about_where_a_network_k
     ("factors", "average", "warns"), [((17, 16), True, True), ((16, 16), True, False), ((17, 16), False, False)]
 )
 def test_averages_that_take_long_are_warned_about(factors, average, warns):
-    fine = FieldSet(unit_grid((17, 17)), np.zeros((1, 17, 17, 1)))
+    fine = FieldSet(unit_grid((17, 17)), np.random.default_rng(0).normal(size=(1, 17, 17, 1)))
 
     def predict(inputs):
         return Predictions(inputs.values, None)

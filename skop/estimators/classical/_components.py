@@ -1,20 +1,16 @@
-"""Principal components of the rows of a matrix, and the threads that compute small ones."""
+"""Principal components of the rows of a matrix, and statistics of samples."""
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache
 from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
 from scipy.linalg import eigh, svd
 from scipy.special import ndtr, stdtrit
-from threadpoolctl import ThreadpoolController
 
+from skop._openmp import one_thread
 from skop._typing import FloatArray
 from skop.estimators.files._file_checks import Held, checks
 from skop.estimators.files._persistence import KNOWN
@@ -28,7 +24,6 @@ __all__ = [
     "error_of_mean",
     "mean_of",
     "of_others",
-    "one_thread",
     "variance_of",
 ]
 
@@ -38,39 +33,6 @@ BEYOND_CHANCE = 2.0
 MOST_EXACT = 2000
 #: Compute components from products of samples if a decomposition would take more products than this.
 _LARGE = 1e9
-
-_lock = threading.Lock()
-#: Number of blocks of `one_thread` that run, and what ends the limit.
-_n_blocks, _limit = 0, None
-
-
-@cache
-def _controller() -> ThreadpoolController:
-    """The libraries for products of matrices of this process, which are looked up once."""
-    return ThreadpoolController()
-
-
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """Context in which NumPy and SciPy decompose matrices in one thread (multithreading).
-
-    Systems of up to 2,000 samples gain little from several threads, which wait for each other after every operation:
-    where another program uses one of the cores, a fit takes ten times as long. The number of threads is that of the
-    whole process; the last of several blocks at a time gives it back. One thread also means the same last bits on any
-    machine.
-    """
-    global _n_blocks, _limit
-    with _lock:
-        if not _n_blocks:
-            _limit = _controller().limit(limits=1, user_api="blas")
-        _n_blocks += 1
-    try:
-        yield
-    finally:
-        with _lock:
-            _n_blocks -= 1
-            if not _n_blocks and _limit is not None:
-                _limit.restore_original_limits()
 
 
 def mean_of(rows: FloatArray, weight: FloatArray | None, axis: int = 0) -> FloatArray:

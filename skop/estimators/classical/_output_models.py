@@ -13,10 +13,11 @@ import numpy as np
 import torch
 from sklearn.model_selection import KFold, cross_val_predict
 
+from skop._openmp import one_thread
 from skop._typing import FloatArray, IntArray
 from skop.data import Predictions, Targets
 from skop.estimators._weights import weight_option
-from skop.estimators.classical._components import Decomposition, mean_of, of_others, one_thread, variance_of
+from skop.estimators.classical._components import Decomposition, mean_of, of_others, variance_of
 from skop.estimators.classical._kernel_models import ROUNDING, TINY, KernelModel
 from skop.estimators.classical._kernel_selection import (
     Selection,
@@ -370,6 +371,7 @@ class _Trial:
     residuals: FloatArray
     is_near_zero: bool
 
+    @one_thread()
     def left_out(self, samples: OutputSamples, residuals: FloatArray | None = None) -> Predictions:
         """Predictions of each sample without it."""
         model = self.model

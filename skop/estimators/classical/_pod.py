@@ -13,6 +13,7 @@ import torch
 from sklearn.base import clone
 from sklearn.utils import gen_batches
 
+from skop._openmp import one_thread
 from skop._sklearn_compat import HasMethods, Interval, SequenceOf, StrOptions, fit_context
 from skop._typing import FloatArray, IntArray
 from skop.data import (
@@ -545,6 +546,7 @@ class PODRegressor(FieldRegressor):
 
         return self._answered(X, coords, params, ask)
 
+    @one_thread()
     def _predict_values(self, inputs: FieldSet, places: FieldSet | None = None) -> Predictions:
         """Outputs in physical units, on a common grid also at places of other points."""
         places, inputs = inputs if places is None else places, self._on_common_grid(inputs)
@@ -668,6 +670,7 @@ class PODRegressor(FieldRegressor):
             return None
         return self._predict_values(inputs), self._predict_spread(inputs)
 
+    @one_thread()
     def _predict_spread(self, inputs: FieldSet, places: FieldSet | None = None) -> Predictions:
         """Standard deviations of the errors of a prediction, in physical units, on a common grid also at places."""
         seen = self._on_common_grid(inputs)

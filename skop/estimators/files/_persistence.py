@@ -15,7 +15,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import MISSING, fields, is_dataclass
 from inspect import getattr_static, signature
-from pathlib import Path
 from typing import Any
 
 import meshio
@@ -42,6 +41,7 @@ from sklearn.preprocessing import (
 from sklearn.utils.validation import check_is_fitted
 
 from skop import losses
+from skop._files import require_folder
 from skop._parameters import Part
 from skop._sklearn_compat import last_step
 from skop._typing import PathOrStr
@@ -193,11 +193,7 @@ def save_estimator(estimator: Any, path: PathOrStr, key: str | None = None) -> N
     IsADirectoryError
         If `path` is a folder.
     """
-    folder = Path(path).parent
-    if not folder.is_dir():
-        raise FileNotFoundError(
-            f"there is no folder {str(folder)!r} to save {str(path)!r} in; make it first, or correct the path."
-        )
+    require_folder(path)
     try:
         check_is_fitted(estimator)
     except NotFittedError:

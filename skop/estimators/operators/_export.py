@@ -23,7 +23,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from skop._files import write_in_one_step
+from skop._files import require_folder, write_in_one_step
 from skop._optional import import_optional
 from skop._typing import FloatArray, GridShape, PathOrStr
 from skop._version import __version__
@@ -66,6 +66,7 @@ def export_estimator(estimator: Any, path: PathOrStr, X: Any, params: Any, batch
     target = Path(path)
     if target.suffix not in _SUFFIXES:
         raise ValueError(f"path is {str(path)!r}; expected a name that ends in {' or '.join(map(repr, _SUFFIXES))}.")
+    require_folder(target)
     if batch_size is not None and (isinstance(batch_size, bool) or not isinstance(batch_size, int) or batch_size < 1):
         raise ValueError(f"batch_size is {batch_size!r}; expected an integer of at least 1, or None for any number.")
     is_onnx = target.suffix == ".onnx"

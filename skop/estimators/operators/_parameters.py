@@ -146,7 +146,8 @@ class OperatorParameters(HasParts):
         text=(
             "Method for predicting on a grid that is a whole number of times finer than the training grid "
             '(super-resolution). ``"average"``: the input is sampled at the training spacing in several shifted ways, '
-            'and the interpolated predictions are averaged. ``"interpolate"``: one such sampling only. On other grids '
+            "and the interpolated predictions are averaged, for samples that one sampling does not hold. "
+            '``"interpolate"``: one such sampling only. On other grids '
             "in the same box, both go through the training grid by cubic splines. "
             '``"native"``: the network is applied to each grid itself.'
         ),

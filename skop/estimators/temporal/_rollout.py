@@ -407,7 +407,9 @@ class RolloutRegressor(BaseFrameRegressor):
             ranges.warn_of_states(found, self.n_frames_)
         return is_told
 
-    def error_by_step(self, X: Any, y: Any = None, sample_weight: Any = None, *, params: Any = None) -> FloatArray:
+    def error_by_step(
+        self, X: Any, y: Any = None, sample_weight: Any = None, *, params: Any = None, n_steps: int | None = None
+    ) -> FloatArray:
         """Return the error of each predicted frame, which shows how it grows along the rollout.
 
         Parameters
@@ -418,13 +420,16 @@ class RolloutRegressor(BaseFrameRegressor):
             Weights of the trajectories.
         params : as in `fit`
             Global parameters of the trajectories.
+        n_steps : int or None, default=None
+            Number of frames of y, which may be more or fewer than in the fit; None is the number of the fit.
 
         Returns
         -------
         ndarray of shape (n_steps,)
             Mean over the samples of the relative L2 error of each frame.
         """
-        return self._errors_by_frame(X, y, sample_weight, params)
+        model = self if n_steps is None or not hasattr(self, "n_frames_") else self._with_steps(n_steps)
+        return model._errors_by_frame(X, y, sample_weight, params)
 
 
 def _names_of_steps(names: list[str], n_steps: int) -> list[str]:
