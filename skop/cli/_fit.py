@@ -132,18 +132,21 @@ def fit(
     if coverage is not None:
         unit = "runs" if group is None else "groups"
         click.echo(f"bands of {coverage:g} {model.guarantee}, calibrated with {model.n_calibration_} {unit}")
-    evaluation = None
     if test is not None:
-        from skop.inspection import evaluate
-
-        evaluation = evaluate(model, test.X, test.y, names=test.names)
-        print_errors(evaluation, "held-out")
-        print_coverage(covered(model, test), model)
+        _print_held_out(model, test)
     if report is not None:
         _report_fit(report, model, train, test, output)
         click.echo(f"{report}: report")
     if was_interrupted or is_elsewhere:
         context.exit(_INTERRUPTED if was_interrupted else _FAILURE)
+
+
+def _print_held_out(model: Any, test: Any) -> None:
+    """Print the errors of samples that were held out, and which part of their values lies in a band."""
+    from skop.inspection import evaluate
+
+    print_errors(evaluate(model, test.X, test.y, names=test.names), "held-out")
+    print_coverage(covered(model, test), model)
 
 
 def _parts_of(model: Any) -> list[Any]:

@@ -184,30 +184,7 @@ class LawRegressor(WrappingRegressor):
     def _declared(self, data: TrainingData) -> _Laws:
         """The laws of the parameters of a fit."""
         params = data.inputs.params
-        count = 0 if params is None else np.shape(params)[1]
-        names = [*getattr(self, "feature_names_in_", data.spec.param_names or ())]
-
-        def number_of(name: Any) -> int:
-            """Number of a parameter."""
-            if name in names:
-                return names.index(name)
-            if isinstance(name, Integral) and not isinstance(name, bool) and 0 <= int(name) < count:
-                return int(name)
-            words = f"{name!r} is declared in {type(self).__name__}, but"
-            if not count:
-                raise FieldDataError(
-                    f"{words} X has no global parameters; pass a table X, a FieldSet with params, or params=... beside "
-                    "fields or meshes."
-                )
-            known = f"are {', '.join(map(repr, names))}."
-            if not names:
-                known = (
-                    f"have no names, and the numbers 0 to {count - 1}. Estimators around others pass no names on; put "
-                    f"{type(self).__name__} around them."
-                )
-            raise FieldDataError(f"{words} is no parameter of X: these {known}")
-
-        angles = np.array([number_of(name) for name in self.angles], dtype=np.int64)
+        angles = np.array([self._number_of(name, data) for name in self.angles], dtype=np.int64)
         periods = np.asarray(self.period, dtype=np.float64)
         if periods.ndim and len(periods) != len(angles):
             raise FieldDataError(
@@ -217,7 +194,7 @@ class LawRegressor(WrappingRegressor):
         periods = np.broadcast_to(periods, len(angles)).copy()
         if not (np.isfinite(periods) & (periods > 0)).all():
             raise FieldDataError(f"period is {self.period!r}, expected positive numbers.")
-        factor = None if self.proportional_to is None else number_of(self.proportional_to)
+        factor = None if self.proportional_to is None else self._number_of(self.proportional_to, data)
         if factor is not None and isinstance(self.estimator, RolloutRegressor):
             raise FieldDataError(
                 f"proportional_to={self.proportional_to!r} divides the frames of y, but not the frames of X, which a "
@@ -238,6 +215,28 @@ class LawRegressor(WrappingRegressor):
             )
         starts = [_start_of_turn(np.asarray(params)[:, k], period) for k, period in zip(angles, periods, strict=True)]
         return _Laws(angles, periods, np.array(starts, dtype=np.float64), factor, float(self.offset))
+
+    def _number_of(self, name: Any, data: TrainingData) -> int:
+        """Number of a parameter that is declared."""
+        count = data.inputs.n_params
+        names = [*getattr(self, "feature_names_in_", data.spec.param_names or ())]
+        if name in names:
+            return names.index(name)
+        if isinstance(name, Integral) and not isinstance(name, bool) and 0 <= int(name) < count:
+            return int(name)
+        words = f"{name!r} is declared in {type(self).__name__}, but"
+        if not count:
+            raise FieldDataError(
+                f"{words} X has no global parameters; pass a table X, a FieldSet with params, or params=... beside "
+                "fields or meshes."
+            )
+        known = f"are {', '.join(map(repr, names))}."
+        if not names:
+            known = (
+                f"have no names, and the numbers 0 to {count - 1}. Estimators around others pass no names on; put "
+                f"{type(self).__name__} around them."
+            )
+        raise FieldDataError(f"{words} is no parameter of X: these {known}")
 
     @property
     def _columns(self) -> list[str] | None:

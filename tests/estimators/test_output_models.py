@@ -145,7 +145,7 @@ def test_no_output_is_worse_than_in_one_model_for_all_and_one_that_is_better_alo
     apart = errors(y)
     alone = np.array([errors(column)[0] for column in y.T[..., np.newaxis]])
     # Then nothing is better by enough to be apart.
-    monkeypatch.setattr("skop.estimators.classical._output_models._BETTER", 0.0)
+    monkeypatch.setattr("skop.estimators.classical._model_search._BETTER", 0.0)
     together, slack = errors(y), 1e-9
     assert (0.8 * apart <= together + slack).all()
     assert (0.8 * apart <= np.maximum(alone, 0.8 * together) / 0.8 + slack).all()

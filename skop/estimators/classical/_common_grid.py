@@ -1,4 +1,4 @@
-"""Samples as a classical model reads them: on a common regular grid, and numbers of regions as parameters."""
+"""Samples of different points as a classical model reads them, on a common regular grid."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from skop._typing import FloatArray, IntArray
 from skop.data import FieldSet, GridResampler, Targets, TrainingData
 from skop.estimators.classical._copies import groups_on_same_points
 from skop.estimators.classical._nodes import Numbering, keep_their_distances
-from skop.exceptions import FieldDataError, ResamplingWarning, warn
+from skop.exceptions import ResamplingWarning, warn
 from skop.metrics._flat import relative_l2_of_fields
 
 __all__ = [
@@ -19,9 +19,7 @@ __all__ = [
     "on_grid",
     "readings",
     "reads_points",
-    "regions_of",
     "warn_of_resampling",
-    "with_regions_as_params",
 ]
 
 #: Largest number of axes of a grid for scattered points.
@@ -30,12 +28,6 @@ MOST_GRID_AXES = 3
 _LARGE_ERROR = 0.02
 #: Cells of an automatic grid for each point of a sample.
 _CELLS = 8.0
-#: Values of a channel that differ by less than this part of the largest one are one number, written at many points.
-_SAME_VALUES = 1e-5
-#: Relative differences of sums up to this are rounding.
-_ROUNDING = 1e-12
-#: Largest number of regions of a channel that are tried as parameters, and least number of points of one, on average.
-_MOST_REGIONS, _POINTS_OF_REGION = 64, 4
 
 
 def readings(data: TrainingData, grid: Any, *, is_chosen: bool) -> list[TrainingData]:
@@ -133,97 +125,6 @@ def on_grid(data: TrainingData, resampler: GridResampler, used: IntArray | None 
     return replace(
         data, inputs=inputs, targets=targets, spec=replace(data.spec, resampler=replace(resampler, error=error))
     )
-
-
-def regions_of(inputs: FieldSet, most: int = _MOST_REGIONS) -> IntArray:
-    """Return which values of input fields hold the same number in every sample, as those of a material in its region.
-
-    Parameters
-    ----------
-    inputs : FieldSet
-        n samples of P points and c channels.
-    most : int, default=64
-        Largest number of such regions of a channel; 1 finds channels that are constant in space.
-
-    Returns
-    -------
-    ndarray of int, shape (P, c)
-        Numbers of the regions, counted through all channels; -1 for channels that are none of regions, and for those
-        that are the same in all samples.
-    """
-    if inputs.values is None or inputs.is_ragged:
-        return np.zeros((0, 0), dtype=int)
-    values = np.asarray(inputs.values).reshape(len(inputs), -1, inputs.n_channels)
-    found, count = np.full(values.shape[1:], -1), 0
-    # Points of a region have the same sums over samples, whatever the factors.
-    factors = np.random.default_rng(0).uniform(1, 2, len(values))
-    for channel, own in enumerate(np.moveaxis(values, -1, 0)):
-        labels = np.zeros(own.shape[1], dtype=int)
-        if not np.ptp(own, axis=0).any():
-            continue
-        if _differing(own, labels).any():
-            sums = factors @ own.astype(np.float64)
-            order = np.argsort(sums, kind="stable")
-            labels[order] = np.append(0, np.cumsum(np.diff(sums[order]) > _ROUNDING * np.abs(sums).max()))
-        n_regions = labels.max() + 1
-        if n_regions > max(1, min(most, len(labels) // _POINTS_OF_REGION)):
-            continue
-        if not _differing(own, labels).any():
-            found[:, channel], count = labels + count, count + n_regions
-    return found
-
-
-def with_regions_as_params(inputs: FieldSet, regions: IntArray) -> FieldSet:
-    """Return samples whose channels of regions are global parameters, after those that they have.
-
-    Principal components of such channels would mix the numbers of the regions, so that no regressor could read them one
-    by one, or take their logarithms.
-
-    Parameters
-    ----------
-    inputs : FieldSet
-        n samples.
-    regions : ndarray of int, shape (P, c)
-        Numbers of the regions, from `regions_of` the fit.
-
-    Returns
-    -------
-    FieldSet
-        The samples.
-
-    Raises
-    ------
-    FieldDataError
-        If a region has several numbers in one sample.
-    """
-    channels = np.flatnonzero((regions >= 0).all(axis=0))
-    if not len(channels) or inputs.values is None or regions.shape != (inputs.n_points[0], inputs.n_channels):
-        return inputs
-    values = np.asarray(inputs.values).reshape(len(inputs), *regions.shape)
-    numbers = [] if inputs.params is None else [np.asarray(inputs.params, dtype=np.float64)]
-    for channel in channels:
-        own, labels = values[..., channel], regions[:, channel] - regions[:, channel].min()
-        if (wrong := _differing(own, labels)).any():
-            where = "" if not labels.any() else " of one region"
-            raise FieldDataError(
-                f"channel {channel} of X differs between the points{where} of sample {np.flatnonzero(wrong)[0]}, but "
-                f"held one number there in each sample of the fit, which the model reads as a parameter; pass one "
-                "number, or add samples in which it varies to the fit."
-            )
-        sums = [own[:, labels == number].mean(axis=1, dtype=np.float64) for number in range(labels.max() + 1)]
-        numbers.append(np.stack(sums, axis=1))
-    others = np.delete(np.asarray(inputs.values), channels, axis=-1)
-    return _with_channels(inputs.with_params(np.concatenate(numbers, axis=1)), others)
-
-
-def _differing(values: FloatArray, labels: IntArray) -> Any:
-    """Which samples have several numbers in one region, in values of one channel (n, P)."""
-    rows, starts = values, np.zeros(1, dtype=int)
-    if labels.any():
-        order = np.argsort(labels, kind="stable")
-        rows, starts = values[:, order], np.searchsorted(labels[order], np.arange(labels.max() + 1))
-    spread = np.maximum.reduceat(rows, starts, axis=1) - np.minimum.reduceat(rows, starts, axis=1)
-    return spread.max(axis=1) > _SAME_VALUES * np.abs(values).max(axis=1)
 
 
 def _without_distance(data: TrainingData) -> TrainingData:

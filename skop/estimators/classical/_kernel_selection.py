@@ -351,13 +351,14 @@ class Selection:
         """
         if not (parts := self._parts):
             return 1.0
-        before, after, within = list[float](), list[float](), self._within_few()
+        before, after = list[float](), list[float]()
+        within = _within_span(self.points, self.n_params, self.few)
         for out, _ in parts:
             if len(before) == _PARTS // 2 and abs(int(np.sign(np.subtract(after, before)).sum())) == len(before):
                 # All parts that were predicted agree.
                 break
             kept = np.setdiff1d(self.few, out)
-            points = self._turned(within, kept)
+            points = _turned(within, self.n_params, kept, self._groups_and_weight(kept)[1])
             options: tuple[Any, ...] = (self._error_of, self.n_params, self.groups, None, self.weight)
             turned = Selection(points, self.targets, self.weights, *options)
             turned._levels = self._levels
@@ -389,26 +390,6 @@ class Selection:
         points = self.points[out]
         found = kernel.matrix(points, system.points) @ weights + kernel.tail(points) @ tail
         return self.error(targets[out] - found, out)
-
-    def _within_few(self) -> FloatArray:
-        """Inputs whose fields are coordinates in the span of those of some samples, where these are fewer."""
-        fields = self.points[:, self.n_params :]
-        if fields.shape[1] <= len(self.few):
-            return self.points
-        fields = fields @ np.linalg.qr(fields[self.few].T)[0]
-        return np.concatenate([self.points[:, : self.n_params], fields], axis=1)
-
-    def _turned(self, points: FloatArray, samples: IntArray) -> FloatArray:
-        """Inputs with the modes of some of the samples."""
-        fields = points[:, self.n_params :]
-        if not fields.shape[1]:
-            return points
-        weight = self._groups_and_weight(samples)[1]
-        fields = fields - mean_of(fields[samples], weight)
-        root = root_of(weight)
-        products = (root * fields[samples]).T @ (root * fields[samples])
-        axes = eigh(products, check_finite=False, driver="evd")[1][:, ::-1]
-        return np.concatenate([points[:, : self.n_params], fields @ axes], axis=1)
 
     def _candidates(self, name: str) -> list[Kernel]:
         """Kernels of a kind of model that the samples suffice for."""
@@ -604,6 +585,26 @@ class Selection:
         cases = [(parts, weights) for parts in (same_sizes(numbers), *self._values_within(samples))]
         rows = self.points[samples], self.targets[samples, :_LEADING]
         return ScaleSearch(kernel, *rows, cases, self.n_params, weight).run(penalty)
+
+
+def _within_span(points: FloatArray, n_params: int, samples: IntArray) -> FloatArray:
+    """Inputs whose fields are coordinates in the span of those of some samples, where these are fewer."""
+    fields = points[:, n_params:]
+    if fields.shape[1] <= len(samples):
+        return points
+    return np.concatenate([points[:, :n_params], fields @ np.linalg.qr(fields[samples].T)[0]], axis=1)
+
+
+def _turned(points: FloatArray, n_params: int, samples: IntArray, weight: FloatArray | None) -> FloatArray:
+    """Inputs with the modes of some of the samples, which have weights."""
+    fields = points[:, n_params:]
+    if not fields.shape[1]:
+        return points
+    fields = fields - mean_of(fields[samples], weight)
+    root = root_of(weight)
+    products = (root * fields[samples]).T @ (root * fields[samples])
+    axes = eigh(products, check_finite=False, driver="evd")[1][:, ::-1]
+    return np.concatenate([points[:, :n_params], fields @ axes], axis=1)
 
 
 def between_ends(points: FloatArray) -> Any:

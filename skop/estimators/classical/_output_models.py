@@ -1,11 +1,11 @@
-"""Models of the outputs of PODRegressor: which outputs share one, and whether logarithms are taken.
+"""Models of the outputs of PODRegressor: components of some outputs, and a regression on the inputs.
 
 Notation: n samples, p global parameters, P points, c channels, s scalars.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,49 +13,18 @@ import numpy as np
 import torch
 from sklearn.model_selection import KFold, cross_val_predict
 
-from skop._openmp import one_thread
 from skop._typing import FloatArray, IntArray
 from skop.data import Predictions, Targets
 from skop.estimators._weights import weight_option
-from skop.estimators.classical._components import Decomposition, mean_of, of_others, variance_of
+from skop.estimators.classical._components import of_others
 from skop.estimators.classical._kernel_models import ROUNDING, TINY, KernelModel
-from skop.estimators.classical._kernel_selection import (
-    Selection,
-    between_ends,
-    between_values,
-    on_new_inputs,
-    told_error,
-)
-from skop.estimators.classical._target_rows import TargetRows, errors_of_outputs, physical
+from skop.estimators.classical._target_rows import TargetRows, physical
 from skop.estimators.files._file_checks import Held, checks, is_array
 from skop.estimators.files._persistence import KNOWN
-from skop.exceptions import FieldDataError, warn
+from skop.exceptions import FieldDataError
 
-__all__ = [
-    "REGRESSORS",
-    "ModelSearch",
-    "OutputModel",
-    "OutputSamples",
-    "joined",
-    "logarithms_of",
-]
+__all__ = ["OutputModel", "Outputs", "joined", "joined_tensors", "logarithms_of", "order_of", "part_of"]
 
-#: Models with kernels, in the order in which they are tried.
-REGRESSORS = ("mean", "ridge", "polynomial", "rbf", "gaussian_process", "akima")
-#: Leave out components of large fields whose part of the error is below this.
-_NEGLIGIBLE = 0.01
-#: Take a model of its own for an output, or logarithms, if this lowers the error below this part.
-_BETTER = 0.8
-#: Try each output alone up to this number of outputs; more are first grouped by the regressor that suits them.
-_FEW_OUTPUTS = 16
-#: Half of the values of a parameter over decades lie in this part of its range, from the least value on.
-_LOW = 0.25
-#: Logarithms of parameters that can be 0 go on by their tangents from this part of their range below the least one. A
-#: uniform parameter can if its least value is nearer to 0 than this number of mean spacings.
-_BELOW, _SPACINGS = 0.1, 4.0
-#: They go on themselves where they predict the sample below all others with this part of the error of tangents, since
-#: laws of powers are exact.
-_EXACT = 1e-3
 #: Folds of the cross-validation of regressors without a closed form of leave-one-out.
 _FOLDS = 5
 #: Numbers of channels and of scalars.
@@ -120,6 +89,15 @@ class OutputModel:
     lowest: FloatArray | None = None
     between: Sequence[Any] = ()
 
+    @classmethod
+    def from_earlier(cls, held: dict[str, Any]) -> OutputModel:
+        """Take the model of all outputs out of the attributes of `PODRegressor` in files of earlier versions."""
+        n_params, spec = len(held["shift_"]), held["spec_"]
+        names = ("shift", "scale", "channel_unit", "scalar_unit", "regressor", "output_scale")
+        parts = {name: held.pop(f"{name}_") for name in names}
+        parts |= {"basis": held.pop("output_basis_"), "rest_variance": held.pop("rest_variance_", None)}
+        return cls(np.arange(spec.n_outputs), np.arange(spec.n_scalars), np.zeros(n_params, bool), False, **parts)
+
     @property
     def outputs(self) -> Outputs:
         """Numbers of its channels and scalars."""
@@ -134,6 +112,14 @@ class OutputModel:
         """The same model, which predicts some of its channels and scalars."""
         return replace(self, channels=channels, scalars=scalars, among=self.held)
 
+    def logarithms(self, params: FloatArray) -> FloatArray:
+        """Global parameters (n, p), with logarithms of those that it reads so, which go on by tangents near 0."""
+        if not self.reads_logarithms.any():
+            return params
+        turns = self.turns
+        found = np.log(np.maximum(params, turns)) + np.minimum(params - turns, 0.0) / turns
+        return np.where(self.reads_logarithms, found, params)
+
     def scaled(self, params: FloatArray) -> FloatArray:
         """Standardised global parameters (n, p), or logarithms of them."""
         wrong = (params <= 0) & self.reads_logarithms & (self.lowest is None or self.lowest == 0)
@@ -143,7 +129,7 @@ class OutputModel:
                 f"parameter {column} of X is {params[row, column]:.3g} in sample {row}, but all were positive in the "
                 "fit, and PODRegressor reads the logarithm; pass positive numbers, or fit with param_transform=None."
             )
-        return (_logarithms_of(params, self.reads_logarithms, self.turns) - self.shift) / self.scale
+        return (self.logarithms(params) - self.shift) / self.scale
 
     @property
     def turns(self) -> FloatArray:
@@ -153,7 +139,7 @@ class OutputModel:
 
     def targets(self, targets: Targets, weight: FloatArray | None = None, groups: IntArray | None = None) -> TargetRows:
         """The outputs that its components hold, as rows."""
-        part = _part_of(targets, self.held)
+        part = part_of(targets, self.held)
         if not self.learns_logarithms:
             return TargetRows(part, weight, groups, units=(self.origin, self.size))
         return TargetRows(physical(part, self.origin, self.size), weight, is_log=True)
@@ -219,7 +205,7 @@ class OutputModel:
         outside = rows - self.basis.inverse_transform(coefficients)
         mean = outside / max(len(rows) - 1, 1) if weight is None else (of_others(len(rows), weight) - 1) * outside
         found = self._restored(self.basis.inverse_transform(coefficients - left_out) - mean)
-        part = _part_of(targets, self.outputs)
+        part = part_of(targets, self.outputs)
         true: list[Any] = [None if part.field is None else part.field.values, part.scalars]
         pairs = zip((found.fields, found.scalars), true, strict=True)
         return Predictions(*(None if held is None else known + factor * (held - known) for held, known in pairs))
@@ -312,363 +298,6 @@ class OutputModel:
 KNOWN[OutputModel.__name__] = OutputModel
 
 
-@dataclass(frozen=True, eq=False)
-class OutputSamples:
-    """Samples of a fit.
-
-    Attributes
-    ----------
-    features : ndarray of shape (n, f)
-        Features of their fields.
-    params : ndarray of shape (n, p)
-        Global parameters.
-    rounding : float
-        Relative size of the rounding of these.
-    targets : Targets
-        Outputs.
-    groups : ndarray of int, shape (n,), or None
-        Numbers of the groups that are left out as a whole.
-    units : tuple of (ndarray of shape (c + s,)), or None, default=None
-        Shift and factor by which standardised outputs become physical ones; None if they are these.
-    weight : ndarray of shape (n,) or None, default=None
-        Weights of the samples, of mean 1; None if all are equal.
-    """
-
-    features: FloatArray
-    params: FloatArray
-    rounding: float
-    targets: Targets
-    groups: IntArray | None
-    units: tuple[FloatArray, FloatArray] | None = None
-    weight: FloatArray | None = None
-
-    @property
-    def is_between(self) -> Any:
-        """Which samples count in leave-one-out errors."""
-        if self.groups is not None:
-            return np.ones(len(self.params), bool)
-        return between_ends(np.concatenate([self.params, self.features], axis=1))
-
-    def points(self, model: OutputModel) -> FloatArray:
-        """Inputs of the regressor of a model."""
-        return np.concatenate([model.scaled(self.params), self.features], axis=1)
-
-
-@dataclass(frozen=True, eq=False)
-class _Trial:
-    """A model, its leave-one-out error, those of all regressors, and the part of its error that outputs could have.
-
-    At new values of parameters whose values samples share, errors are `at_new` times as large. `residuals` are those of
-    the model without each sample and others of the same inputs, where the samples that are left decide from where on
-    logarithms go on by tangents; the error has these where none is near zero.
-    """
-
-    model: OutputModel
-    error: float
-    tried: dict[str, float]
-    gains: FloatArray
-    at_new: float
-    residuals: FloatArray
-    is_near_zero: bool
-
-    @one_thread()
-    def left_out(self, samples: OutputSamples, residuals: FloatArray | None = None) -> Predictions:
-        """Predictions of each sample without it."""
-        model = self.model
-        if residuals is not None:
-            model = replace(model, regressor=replace(model.regressor, left_out=residuals))
-        return model.left_out(samples.targets, samples.points(model), samples.weight)
-
-    def errors(self, samples: OutputSamples) -> FloatArray:
-        """Leave-one-out error of each of its outputs."""
-        part, rows = _part_of(samples.targets, self.model.outputs), np.flatnonzero(samples.is_between)
-        found = self.left_out(samples)
-        found = Predictions(*(None if held is None else held[rows] for held in (found.fields, found.scalars)))
-        weight = None if samples.weight is None else samples.weight[rows]
-        return errors_of_outputs(part[rows], found, weight)
-
-
-class ModelSearch:
-    """Search for the models with kernels that have the smallest leave-one-out errors.
-
-    Parameters
-    ----------
-    samples : OutputSamples
-        Samples of the fit.
-    regressor : str or regressor
-        Parameter of `PODRegressor`.
-    n_components : int, float or None
-        Number of components of the outputs, or the part of the variance that they explain; None chooses.
-    param_transform, target_transform : {"auto", "log"} or None
-        Parameters of `PODRegressor`.
-    """
-
-    def __init__(
-        self,
-        samples: OutputSamples,
-        regressor: Any,
-        n_components: int | float | None,
-        param_transform: str | None,
-        target_transform: str | None,
-    ) -> None:
-        self.samples, self.regressor, self.n_components = samples, regressor, n_components
-        params, is_auto = samples.params, isinstance(regressor, str) and regressor == "auto"
-        least, largest = params.min(axis=0), params.max(axis=0)
-        can_be = (least >= 0) & (largest > 0)
-        # What is uniform down to 0 has no least logarithm, and what spans decades may be 0 in some samples. A law of
-        # powers of other numbers goes on below them.
-        smallest = np.where(params > 0, params, np.inf).min(axis=0)
-        is_uniform = ~_gathers_low(params) & (smallest * len(params) < _SPACINGS * (largest - least))
-        turns = can_be & ((least == 0) | is_uniform)
-        smallest, most = (np.where(turns, held, 1.0) for held in (smallest, largest))
-        self.lowest = np.where(turns, _turn_of(smallest, most), 0.0)
-        reads, learns = [np.zeros(len(least), bool)], [False]
-        if param_transform == "log":
-            reads = [can_be]
-        elif param_transform == "auto" and is_auto:
-            gathers = can_be & (largest > least) & _gathers_low(params)
-            # A parameter over decades and a uniform one beside it ask for different ones.
-            masks = np.unique([gathers | ((least > 0) & (largest > least)), gathers], axis=0)
-            reads += [mask for mask in masks if mask.any()]
-        if target_transform == "log":
-            _require_positive(samples.targets if samples.units is None else physical(samples.targets, *samples.units))
-            learns = [True]
-        elif target_transform == "auto" and is_auto:
-            learns = [False, True]
-        #: What models may read and learn: parameters whose logarithms are taken, and whether those of outputs are.
-        self.variants: list[tuple[Any, bool]] = [(read, learnt) for learnt in learns for read in reads]
-        self.every: Outputs = np.arange(samples.targets.n_outputs), np.arange(samples.targets.n_scalars)
-
-    def run(self) -> tuple[list[OutputModel], float, dict[str, float]]:
-        """Choose and fit the models.
-
-        Returns
-        -------
-        models : list of OutputModel
-            One for all outputs, or several.
-        error : float
-            Leave-one-out error, as `score` measures it.
-        errors : dict of str to float
-            The same of every regressor that was tried for all outputs, of logarithms, and of several models.
-        """
-        first = self._trial(self.every, *self.variants[0])
-        trials = self._apart(first)
-        if trials == [first] and not first.is_near_zero:
-            return [first.model], first.error, first.tried
-        models, targets = [trial.model for trial in trials], self.samples.targets
-        found = joined(models, [trial.left_out(self.samples, trial.residuals) for trial in trials])
-        is_between = self.samples.is_between
-        rows = TargetRows(targets, self.samples.weight, self.samples.groups, units=self.samples.units or (0.0, 1.0))
-        error = rows.error_of(targets, found, is_between)
-        return models, error, first.tried | {"apart" if len(trials) > 1 else "logarithms": error}
-
-    def begin(self, n_components: int | float | None) -> tuple[OutputModel, Decomposition]:
-        """Make a model of all outputs without its regressor.
-
-        Parameters
-        ----------
-        n_components : int, float or None
-            Number of components.
-
-        Returns
-        -------
-        model : OutputModel
-            The model.
-        parts : Decomposition
-            Components of the outputs.
-        """
-        return self._begin(self.every, *self.variants[0], n_components)
-
-    def _begin(
-        self, outputs: Outputs, reads: Any, learns: bool, n_components: int | float | None
-    ) -> tuple[OutputModel, Decomposition]:
-        """A model without its regressor, and the components of its outputs."""
-        unknown = np.zeros(len(reads))
-        model = OutputModel(*outputs, reads, learns, unknown, unknown, unknown, unknown, lowest=self.lowest)
-        params, weight = _logarithms_of(self.samples.params, reads, model.turns), self.samples.weight
-        shift, spread = mean_of(params, weight), np.sqrt(variance_of(params, weight))
-        rounding = self.samples.rounding * np.abs(shift)
-        scale = np.where(spread > rounding, spread, np.where(rounding > 0, np.abs(shift), 1.0))
-        model.shift, model.scale = shift, scale
-        if self.samples.units is not None:
-            places = np.append(outputs[0], len(self.every[0]) + outputs[1])
-            model.origin, model.size = (held[places] for held in self.samples.units)
-        targets = model.targets(self.samples.targets, weight)
-        model.channel_unit, model.scalar_unit = targets.channel_unit, targets.scalar_unit
-        if learns:
-            model.bounds = targets.bounds()
-        return model, Decomposition(targets.rows, n_components, weight)
-
-    def _is_allowed(self, outputs: Outputs, variant: tuple[Any, bool]) -> bool:
-        """Whether outputs have logarithms that are worth a trial, if a variant learns these."""
-        if not variant[1]:
-            return True
-        part = _part_of(self.samples.targets, outputs)
-        if self.samples.units is not None:
-            places = np.append(outputs[0], len(self.every[0]) + outputs[1])
-            part = physical(part, *(held[places] for held in self.samples.units))
-        held = [None if part.field is None else part.field.values, part.scalars]
-        return all(_spans(values) for values in held if values is not None)
-
-    def _apart(self, first: _Trial) -> list[_Trial]:
-        """Models of the outputs of a trial: its own, or several where others are better for some of the outputs."""
-        are_few = len(first.gains) <= _FEW_OUTPUTS
-        parts, again = (self._one_by_one(first), self._variant) if are_few else (self._in_two(first), self._apart)
-        if parts:
-            return [trial for part in parts for trial in again(part)]
-        return self._variant(first)
-
-    def _one_by_one(self, first: _Trial) -> list[_Trial]:
-        """Models of single outputs that are better alone, and one for all others, which makes none of these worse."""
-        own, shared = first.model.outputs, first.errors(self.samples)
-        if len(shared) == 1:
-            return []
-        alone = [self._trial(_subset(own, one), *self.variants[0]) for one in np.eye(len(shared), dtype=bool)]
-        wants = np.array([trial.errors(self.samples)[0] for trial in alone]) < _BETTER * shared
-        left = np.flatnonzero(~wants)
-        if not wants.any():
-            return []
-        parts = [alone[number] for number in np.flatnonzero(wants)]
-        if len(left):
-            rest = alone[left[0]] if len(left) == 1 else self._trial(_subset(own, ~wants), *self.variants[0])
-            if (_BETTER * rest.errors(self.samples) > shared[left]).any():
-                # A search for some outputs can end elsewhere than that for all.
-                rest = replace(first, model=first.model.of_some(*_subset(own, ~wants)))
-            parts.append(rest)
-        return parts
-
-    def _in_two(self, first: _Trial) -> list[_Trial]:
-        """One model for the outputs that another regressor suits better, and one for the others, or nothing."""
-        own, wants = first.model.outputs, first.gains < _BETTER
-        if wants.all():
-            # Those that gain most do not share one of the models that were tried with all others.
-            wants = first.gains <= np.sort(first.gains)[(len(wants) - 1) // 2]
-        if not wants.any() or wants.all():
-            return []
-        parts, errors = [], np.empty(len(wants))
-        for chosen in (wants, ~wants):
-            parts.append(self._trial(_subset(own, chosen), *self.variants[0]))
-            errors[chosen] = parts[-1].errors(self.samples)
-        return parts if (_BETTER * errors <= first.errors(self.samples)).all() else []
-
-    def _variant(self, first: _Trial) -> list[_Trial]:
-        """The model of a trial, or others with logarithms where these are better for some of its outputs."""
-        own = first.model.outputs
-        variants = [self.variants[0], *(variant for variant in self.variants[1:] if self._is_allowed(own, variant))]
-        trials = [first, *(self._trial(own, *variant) for variant in variants[1:])]
-        found = np.stack([trial.at_new * trial.errors(self.samples) for trial in trials])
-        found[0] *= _BETTER
-        best = found.argmin(axis=0)
-        if len(set(best)) == 1:
-            return [trials[best[0]]]
-        return [self._trial(_subset(own, best == number), *variants[number]) for number in np.unique(best)]
-
-    def _trial(self, outputs: Outputs, reads: Any, learns: bool) -> _Trial:
-        """Choose and fit a model with kernels for some of the outputs."""
-        return self._trained(*self._begin(outputs, reads, learns, self.n_components))
-
-    @one_thread()
-    def _trained(self, model: OutputModel, parts: Decomposition) -> _Trial:
-        """Choose the kernel of a model, and fit it to the components of its outputs."""
-        samples, is_auto = self.samples, self.n_components is None
-        points, targets = samples.points(model), model.targets(samples.targets, samples.weight, samples.groups)
-        weights, error, each = targets.measure(parts)
-        options = len(model.shift), samples.groups, each, samples.weight
-        selection = Selection(points, parts.coefficients, weights, error, *options)
-        names: Collection[str] = dict.fromkeys(("mean", self.regressor))
-        if self.regressor == "auto":
-            # Where no input varies, the others have a slope by rounding.
-            names = REGRESSORS if (np.ptp(points, axis=0) > ROUNDING).any() else ("mean",)
-        screened = {name: trials[0][0] for name in names if (trials := selection.screen(name))}
-        shares = np.sqrt(np.cumsum(parts.variances[::-1])[::-1] / max(parts.variances.sum(), TINY))
-        if parts.is_large and is_auto:
-            # Components that the mean would predict as well, compared with the error, are left out.
-            share = 0.5 * _NEGLIGIBLE * selection.least_screened() / max(screened["mean"], TINY)
-            count = max(int((shares > share).sum()), 1)
-            selection.narrow(parts.coefficients[:, :count], *targets.measure(parts, count)[1:])
-        tried = {name: found for name in names if (found := selection.search(name)) is not None}
-        for name, item in tried.items():
-            known = min(other.error for other in tried.values() if other.system is not None)
-            if item.system is None and (name == self.regressor or item.error < known):
-                again = selection.search(name, thorough=True)
-                tried[name] = item if again is None else again
-        if self.regressor not in ("auto", *tried):
-            needed = f"more samples than {len(points)}, or inputs that are a few global parameters"
-            if self.regressor == "akima":
-                needed = (
-                    "six samples or more of different values of one global parameter, without groups; "
-                    f"X has {len(points)} samples of {points.shape[1]} inputs"
-                )
-            raise FieldDataError(f"regressor={self.regressor!r} needs {needed}; use regressor='auto'.")
-        if self.regressor == "auto":
-            found = min((item for item in tried.values() if item.system is not None), key=lambda item: item.criterion)
-        else:
-            found = tried[self.regressor]
-            if self.regressor == "gaussian_process" and found.error > 0.999 * tried["mean"].error and len(points) > 1:
-                warn(
-                    "the Gaussian process is no better than the mean of the training samples "
-                    f"(leave-one-out error {found.error:.3g}); the inputs tell nothing of the targets that these "
-                    "samples could show."
-                )
-        gains = selection.gains(found, tried.values())
-        if "gaussian_process" in names:
-            found = selection.likeliest(found)
-        most = None
-        if parts.is_large and is_auto:
-            most = max(int((shares * tried["mean"].error > _NEGLIGIBLE * found.error).sum()), 1)
-        model.regressor = selection.fit(found, cut=is_auto, most=most)
-        left_out, penalties = model.regressor.left_out, model.regressor.penalties
-        left_out = left_out if selection.repeats is None else on_new_inputs(selection, found.system, penalties)
-        model.lowest, residuals = self._near_zero(model, found.system, parts.coefficients, left_out, selection.repeats)
-        model.basis = parts.basis(model.regressor.left_out.shape[1])
-        components = model.basis.components_
-        if model.learns_logarithms:
-            unseen = parts.coefficients[:, : residuals.shape[1]] - residuals
-            model.bounds = targets.bounds(model.basis.inverse_transform(unseen))
-        model.between = between_values(selection, found.system, model.regressor, components)
-        held = parts.variances[: len(components)] @ components**2
-        weighted = parts.centred if samples.weight is None else samples.weight[:, np.newaxis] * parts.centred
-        whole = np.einsum("ij,ij->j", weighted, parts.centred) / len(points)
-        model.rest_variance = np.where(whole - held > ROUNDING * whole, whole - held, 0.0)
-        if self.regressor != "auto":
-            gains = np.ones_like(gains)
-        at_new = found.criterion / found.error if 0 < found.error < found.criterion < np.inf else 1.0
-        errors = {name: told_error(selection, item) for name, item in tried.items()}
-        return _Trial(model, told_error(selection, found), errors, gains, at_new, residuals, residuals is not left_out)
-
-    def _near_zero(
-        self, model: OutputModel, system: Any, coefficients: FloatArray, left_out: FloatArray, repeats: IntArray | None
-    ) -> tuple[FloatArray, FloatArray]:
-        """Values from which on logarithms go on by tangents, and residuals where the samples that are left decide them.
-
-        The least sample of a parameter lies below the others, as some new ones lie below it.
-        """
-        samples, regressor, params = self.samples, model.regressor, self.samples.params
-        lowest, found, targets = self.lowest.copy(), left_out, coefficients[:, : left_out.shape[1]]
-        groups = next(held for held in (samples.groups, repeats, np.arange(len(params))) if held is not None)
-        ends = np.flatnonzero(model.reads_logarithms & (lowest > 0) & (params.min(axis=0) > 0))
-        for row in np.unique(params[:, ends].argmin(axis=0)):
-            out, turns = groups == groups[row], self.lowest.copy()
-            if out.all():
-                continue
-            turns[ends] = _turn_of(params[~out][:, ends].min(axis=0), params[:, ends].max(axis=0))
-            is_low = out[:, np.newaxis] & (params < turns)
-            is_below = is_low.any(axis=1)
-            if not is_below.any():
-                continue
-            # A fit to a prediction without samples is the fit without them.
-            known = targets - np.where(out[:, np.newaxis], left_out, 0.0)
-            others = regressor.fit(known, system, regressor.penalties, regressor.groups, regressor.weight)
-            points = samples.points(replace(model, lowest=turns))[is_below]
-            residuals = targets[is_below] - others.predict(points)
-            if np.linalg.norm(left_out[is_below]) < _EXACT * np.linalg.norm(residuals):
-                lowest[is_low.any(axis=0)] *= ROUNDING
-                continue
-            found = found.copy()
-            found[is_below] = residuals
-        return lowest, found
-
-
 def joined(models: Sequence[OutputModel], parts: Sequence[Predictions]) -> Predictions:
     """Put outputs of several models into the order of y.
 
@@ -688,12 +317,27 @@ def joined(models: Sequence[OutputModel], parts: Sequence[Predictions]) -> Predi
     for number, (name, of) in enumerate((("fields", "channels"), ("scalars", "scalars"))):
         held = [getattr(part, name) for part in parts if getattr(part, name) is not None]
         if held:
-            order = np.argsort(np.concatenate([getattr(model, of) for model in models]))
-            found[number] = np.concatenate(held, axis=-1)[..., order]
+            found[number] = np.concatenate(held, axis=-1)[..., order_of(models, of)]
     return Predictions(*found)
 
 
-def _part_of(targets: Targets, outputs: Outputs) -> Targets:
+def joined_tensors(models: Sequence[OutputModel], params: torch.Tensor, features: torch.Tensor | None) -> torch.Tensor:
+    """Predict all outputs from global parameters so that gradients flow to them, as one row for each sample."""
+    parts, held = [model.predict_tensor(params, features) for model in models], []
+    for place, name in enumerate(("channels", "scalars")):
+        # Models without channels know no number of points.
+        own = [part[place] for part, model in zip(parts, models, strict=True) if len(getattr(model, name))]
+        if own:
+            held.append(torch.cat(own, dim=-1)[..., order_of(models, name)].flatten(1))
+    return torch.cat(held, dim=1)
+
+
+def order_of(models: Sequence[OutputModel], name: str) -> IntArray:
+    """Places of the ``"channels"`` or ``"scalars"`` of y among those of all models, one after the other."""
+    return np.argsort(np.concatenate([getattr(model, name) for model in models]))
+
+
+def part_of(targets: Targets, outputs: Outputs) -> Targets:
     """Some channels and scalars of targets."""
     channels, scalars = outputs
     field, numbers = targets.field, targets.scalars
@@ -704,51 +348,11 @@ def _part_of(targets: Targets, outputs: Outputs) -> Targets:
     return Targets(field, numbers, targets.elsewhere and field is not None)
 
 
-def _subset(own: Outputs, chosen: Any) -> Outputs:
-    """Chosen ones of channels and scalars, which are counted one after the other."""
-    return own[0][chosen[: len(own[0])]], own[1][chosen[len(own[0]) :]]
-
-
-def _logarithms_of(params: FloatArray, reads: Any, lowest: Any) -> FloatArray:
-    """Global parameters (n, p), with logarithms of some, which go on by their tangents below the lowest values."""
-    if not np.any(reads):
-        return params
-    found = np.log(np.maximum(params, lowest)) + np.minimum(params - lowest, 0.0) / lowest
-    return np.where(reads, found, params)
-
-
 def logarithms_of(params: torch.Tensor, reads: torch.Tensor, lowest: torch.Tensor) -> torch.Tensor:
-    """The same for tensors; where nothing is read as a logarithm, no gradient is infinite."""
+    """The same as `OutputModel.logarithms` for tensors; where nothing is read as one, no gradient is infinite."""
     # At the lowest values themselves both halves of the derivative add up to one.
     below = torch.minimum(params - lowest, torch.zeros_like(params))
     return torch.where(reads, torch.maximum(params, lowest).log() + below / lowest, params)
-
-
-def _turn_of(smallest: Any, largest: Any) -> Any:
-    """Values of parameters from which on logarithms go on by their tangents near 0."""
-    return np.maximum(smallest * (smallest / largest) ** _BELOW, np.finfo(float).tiny)
-
-
-def _gathers_low(params: FloatArray) -> Any:
-    """Tell which parameters have half of their values in the lowest part of their range, as those over decades have."""
-    least, largest = params.min(axis=0), params.max(axis=0)
-    return np.median(params, axis=0) < least + _LOW * (largest - least)
-
-
-def _spans(values: Any) -> bool:
-    """Whether numbers are positive and differ."""
-    return 0 < float(np.min(values)) < float(np.max(values))
-
-
-def _require_positive(targets: Targets) -> None:
-    """Refuse targets without logarithms."""
-    held = {"y": None if targets.field is None else targets.field.values, "the scalars of y": targets.scalars}
-    for name, values in held.items():
-        if values is not None and not np.min(values) > 0:
-            raise FieldDataError(
-                f"target_transform='log' needs positive values, but the smallest of {name} is {np.min(values):.3g}; "
-                "set target_transform=None."
-            )
 
 
 # ---------------------------------------------------------------------- what a file must hold

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from math import prod
 from numbers import Integral, Real
@@ -10,7 +10,6 @@ from typing import Any, Self
 
 import numpy as np
 import torch
-from sklearn.base import clone
 from sklearn.utils import gen_batches
 
 from skop._openmp import one_thread
@@ -26,44 +25,25 @@ from skop.data import (
 from skop.estimators._field import FieldRegressor, fitted_attributes, restored_on_failure
 from skop.estimators._parts import by_chunks
 from skop.estimators._weights import counts_as_weight, used_samples, weight_option
-from skop.estimators.classical._common_grid import (
-    MOST_GRID_AXES,
-    on_grid,
-    readings,
-    reads_points,
-    regions_of,
-    warn_of_resampling,
-    with_regions_as_params,
-)
-from skop.estimators.classical._components import Decomposition, variance_of
+from skop.estimators.classical._common_grid import on_grid, readings, reads_points, warn_of_resampling
 from skop.estimators.classical._copies import groups_on_same_points, relative, without_copies
+from skop.estimators.classical._input_reader import InputReader, refuse_ragged, regions_of
 from skop.estimators.classical._kernel_models import KernelModel
+from skop.estimators.classical._model_search import REGRESSORS, ModelSearch, OutputSamples, Units
 from skop.estimators.classical._nodes import Numbering
-from skop.estimators.classical._output_models import (
-    REGRESSORS,
-    ModelSearch,
-    OutputModel,
-    OutputSamples,
-    joined,
-)
-from skop.estimators.classical._target_rows import deviation, own_spreads, rounding_of, spreads
+from skop.estimators.classical._output_models import OutputModel, joined, joined_tensors
+from skop.estimators.classical._target_rows import rounding_of
 from skop.estimators.files._file_checks import Held, check_loaded, checks, is_one_of, tried
 from skop.exceptions import FieldDataError, each_warning_once, warn
 from skop.networks import Outputs
 from skop.surrogate._gradient import derivatives, selection
 from skop.surrogate._stages import PREDICT_POINTS
 
-__all__ = ["NOTHING_OUTSIDE", "OF_USE", "PODRegressor"]
+__all__ = ["OF_USE", "PODRegressor"]
 
-#: Part of the variance that components may leave out where no error decides about their number.
-_SHARE = 1e-6
-#: If components leave out less than this part of the square of a field, the remainder is rounding and no input.
-NOTHING_OUTSIDE = 1e-12
 #: An addition to a model is of use if it lowers the error on unseen samples below this part: nodes and shapes beside
 #: parameters, a network beside a base, an operator of `AutoRegressor` beside earlier ones.
 OF_USE = 0.98
-#: Relative differences up to this are rounding.
-_ROUNDING = 1e-13
 
 
 class PODRegressor(FieldRegressor):
@@ -305,7 +285,7 @@ class PODRegressor(FieldRegressor):
         self,
         data: TrainingData,
         groups: IntArray | None = None,
-        units: tuple[FloatArray, FloatArray] | None = None,
+        units: Units | None = None,
         weight: FloatArray | None = None,
     ) -> None:
         """Find a common grid where it is needed, the bases, and the map; units are those of standardised targets."""
@@ -316,20 +296,15 @@ class PODRegressor(FieldRegressor):
         self._store_seen(data)
         candidates = readings(data, self.grid, is_chosen=isinstance(self.regressor, str))
         if candidates[0] is data:
-            _refuse_ragged(data.inputs, "the mean of fields" if self.regressor == "mean" else "PODRegressor")
-        options = units, weight
-        if len(candidates) == 1:
-            self._fit_on_points(candidates[0], groups, *options)
-            return
-        together = groups_on_same_points(data.inputs, groups)
+            refuse_ragged(data.inputs, "the mean of fields" if self.regressor == "mean" else "PODRegressor")
+        together = None if len(candidates) == 1 else groups_on_same_points(data.inputs, groups)
         if together is not None:
-            chosen = self._best_of(candidates, together, *options)
-            errors = self.leave_one_out_errors_
-            if self.leave_one_out_error_ < OF_USE * errors["mean"]:
+            chosen = _fit_best(self, self._fit_on_points, candidates, together, units, weight)
+            if self.leave_one_out_error_ < OF_USE * self.leave_one_out_errors_["mean"]:
                 if not reads_points(chosen):
-                    self._fit_on_points(chosen, groups, *options)
+                    self._fit_on_points(chosen, groups, units, weight)
                 return
-        self._best_of(candidates, groups, *options)
+        _fit_best(self, self._fit_on_points, candidates, groups, units, weight)
         # Noise is told by no points.
         if together is not None and self.leave_one_out_error_ < OF_USE * self.leave_one_out_errors_["mean"]:
             warn(
@@ -338,113 +313,43 @@ class PODRegressor(FieldRegressor):
                 "others can be wrong. Add samples on other points."
             )
 
-    def _best_of(
-        self,
-        candidates: list[TrainingData],
-        groups: IntArray | None,
-        units: tuple[FloatArray, FloatArray] | None,
-        weight: FloatArray | None,
-    ) -> TrainingData:
-        """Fit to each of two candidates, and keep the first unless the second predicts unseen samples better."""
-        found = []
-        for candidate in candidates:
-            self._fit_on_points(candidate, groups, units, weight)
-            found.append(fitted_attributes(self))
-        best = int(OF_USE * found[0]["leave_one_out_error_"] > found[1]["leave_one_out_error_"])
-        self.__dict__.update(found[best])
-        return candidates[best]
-
     def _fit_on_points(
-        self,
-        data: TrainingData,
-        groups: IntArray | None,
-        units: tuple[FloatArray, FloatArray] | None,
-        weight: FloatArray | None,
+        self, data: TrainingData, groups: IntArray | None, units: Units | None, weight: FloatArray | None
     ) -> None:
-        """Fit to samples on shared points, or on nodes that correspond, and choose whether regions are parameters."""
-        constant, regions = regions_of(data.inputs, 1), regions_of(data.inputs)
-        self._fit_to_parts(data, constant, groups, units, weight)
-        if isinstance(self.regressor, str) and not np.array_equal(constant, regions):
-            known = fitted_attributes(self)
-            self._fit_to_parts(data, regions, groups, units, weight)
-            if self.leave_one_out_error_ >= OF_USE * known["leave_one_out_error_"]:
-                self.__dict__.update(known)
+        """Fit to samples on shared points, or on nodes that correspond, and choose which regions are parameters."""
+        self.spec_, self.numbering_ = data.spec, None
+        self.points_ = data.inputs.coords if data.inputs.shared_coords else None
+        if self.points_ is None:
+            self.numbering_ = Numbering.from_fit(data.inputs.coords)
+            self.numbering_.warn_of_other_nodes(data.inputs.coords)
+        constant, every = regions_of(data.inputs, 1), regions_of(data.inputs)
+        is_chosen = isinstance(self.regressor, str) and not np.array_equal(constant, every)
+        candidates = [constant, every] if is_chosen else [constant]
+        _fit_best(self, self._fit_with, candidates, data, groups, units, weight)
 
-    def _fit_to_parts(
+    def _fit_with(
         self,
-        data: TrainingData,
         regions: IntArray,
+        data: TrainingData,
         groups: IntArray | None,
-        units: tuple[FloatArray, FloatArray] | None,
+        units: Units | None,
         weight: FloatArray | None,
     ) -> None:
         """Find the bases, and fit the map from the numbers of regions, other parameters and fields."""
-        self.spec_ = data.spec
-        self.points_ = data.inputs.coords if data.inputs.shared_coords else None
-        self.numbering_ = None
-        if not data.inputs.shared_coords:
-            self.numbering_ = Numbering.from_fit(data.inputs.coords)
-            self.numbering_.warn_of_other_nodes(data.inputs.coords)
-        self.regions_ = regions
-        inputs = with_regions_as_params(data.inputs, regions)
-        fields, params = _parts(inputs)
-        is_auto = self.n_components == "auto"
-        count: Any = None if is_auto else self.n_components
-        # The components of fields share one unit, by which they have together as much variance as the parameters.
-        self.input_unit_ = _field_units(inputs, weight)
-        held = Decomposition(fields / self.input_unit_, count, weight) if fields.shape[1] else None
-        self.input_basis_ = held.basis() if held is not None else None
-        self.input_scale_ = 1.0
-        self.has_rest_ = is_auto and self.input_basis_ is not None and not self.input_basis_.is_complete_
-        features = self._features(fields, None if held is None else held.coefficients)
-        size = float(np.sqrt(variance_of(features, weight).sum()))
-        varies = size > _ROUNDING * float(np.linalg.norm(self.input_basis_.mean_)) if self.input_basis_ else False
-        self.input_scale_ = size / np.sqrt(max(params.shape[1], 1)) if varies else 1.0
-        numbers = [data.inputs.params] + [data.inputs.values] * self._n_regions
-        rounding = max(map(rounding_of, numbers))
-        samples = OutputSamples(features / self.input_scale_, params, rounding, data.targets, groups, units, weight)
+        count: Any = None if self.n_components == "auto" else self.n_components
+        reader, features, params = InputReader.fit(data.inputs, regions, count, weight)
+        self.__dict__.update(vars(reader))
+        rounding = max(map(rounding_of, [data.inputs.params] + [data.inputs.values] * len(reader.regions)))
+        samples = OutputSamples(features, params, rounding, data.targets, groups, units, weight)
         search = ModelSearch(samples, self.regressor, count, self.param_transform, self.target_transform)
         if isinstance(self.regressor, str):
             self.models_, self.leave_one_out_error_, self.leave_one_out_errors_ = search.run()
-            return
-        model, parts = search.begin(1 - _SHARE if is_auto else count)
-        model.basis, coefficients = parts.basis(), parts.coefficients
-        # Coefficients are divided by the size of the leading one, since penalties expect numbers of order 1.
-        model.output_scale = np.sqrt(variance_of(coefficients, weight)).max() or 1.0
-        scaled = coefficients / model.output_scale
-        model.regressor = clone(self.regressor).fit(
-            samples.points(model), scaled, **weight_option(self.regressor, weight)
-        )
-        self.models_ = [model]
-
-    def _features(self, fields: FloatArray, coefficients: FloatArray | None = None) -> FloatArray:
-        """Inputs of the regressors that are coefficients of the fields, which may be known."""
-        if self.input_basis_ is None:
-            return np.zeros((len(fields), 0))
-        rows = fields / self.input_unit_
-        coefficients = self.input_basis_.transform(rows) if coefficients is None else coefficients
-        parts = [coefficients / self.input_scale_]
-        if self.has_rest_:
-            # Distances to the training samples count what their components do not hold.
-            whole = ((rows - self.input_basis_.mean_) ** 2).sum(axis=1)
-            outside = whole - (coefficients**2).sum(axis=1)
-            outside = np.where(outside > NOTHING_OUTSIDE * whole, outside, 0.0)
-            parts.append(np.sqrt(outside)[:, None] / self.input_scale_)
-        return np.concatenate(parts, axis=1)
-
-    @property
-    def _n_regions(self) -> int:
-        """Number of regions whose numbers are parameters."""
-        return int(self.regions_.max(initial=-1)) + 1
-
-    def _parts_of(self, inputs: FieldSet) -> tuple[FloatArray, FloatArray]:
-        """Values of fields (n, F), and global parameters (n, p), the last of which are the numbers of regions."""
-        return _parts(with_regions_as_params(inputs, self.regions_))
+        else:
+            self.models_ = [search.fit_given()]
 
     def _points_of(self, inputs: FieldSet, models: list[OutputModel] | None = None) -> list[FloatArray]:
         """Inputs of the regressor of each model."""
-        fields, params = self._parts_of(inputs)
-        features = self._features(fields)
+        features, params = InputReader.of(self).transform(inputs)
         return [np.concatenate([model.scaled(params), features], axis=1) for model in models or self.models_]
 
     @staticmethod
@@ -454,13 +359,7 @@ class PODRegressor(FieldRegressor):
             held.setdefault("regions_", np.zeros((0, 0), dtype=int))
         if "regressor_" not in held:
             return
-        spec = held["spec_"]
-        parts: dict[str, Any] = {"learns_logarithms": False, "reads_logarithms": np.zeros(len(held["shift_"]), bool)}
-        parts |= {"channels": np.arange(spec.n_outputs), "scalars": np.arange(spec.n_scalars)}
-        for name in ("shift", "scale", "channel_unit", "scalar_unit", "regressor", "output_scale"):
-            parts[name] = held.pop(f"{name}_")
-        parts["rest_variance"] = held.pop("rest_variance_", None)
-        held["models_"] = [OutputModel(basis=held.pop("output_basis_"), **parts)]
+        held["models_"] = [OutputModel.from_earlier(held)]
         held |= {"param_transform": None, "target_transform": None}
 
     @property
@@ -492,15 +391,6 @@ class PODRegressor(FieldRegressor):
             return super()._predict_at(inputs, coords)
         places = query_points(coords, inputs)
         return self._predict_values(inputs, places), places
-
-    def _moved(self, inputs: FieldSet) -> bool:
-        """Whether the points differ from those of the fit."""
-        if self.points_ is None:
-            return False
-        if inputs.grid_shape != self.spec_.network_spec.grid_shape or inputs.coords.shape != self.points_.shape:
-            return True
-        tolerance = 1e-6 * float(np.ptp(self.points_))
-        return not np.allclose(inputs.coords, self.points_, rtol=0, atol=tolerance)
 
     @by_chunks
     def predict(self, X: Any, coords: Any = None, return_std: bool = False, *, params: Any = None) -> Any:
@@ -550,23 +440,10 @@ class PODRegressor(FieldRegressor):
     def _predict_values(self, inputs: FieldSet, places: FieldSet | None = None) -> Predictions:
         """Outputs in physical units, on a common grid also at places of other points."""
         places, inputs = inputs if places is None else places, self._on_common_grid(inputs)
-        fields, params = self._parts_of(inputs)
-        expected = len(self.input_unit_) + self.spec_.n_params + self._n_regions
-        count = fields.shape[1] + params.shape[1]
-        if count != expected:
-            raise FieldDataError(
-                f"X has {count} values per sample, but PODRegressor was fitted with {expected}, and "
-                "works on its training points only; interpolate X onto the training points."
-            )
-        if self._moved(inputs):
-            raise FieldDataError(
-                "X is given on other points than in the fit, but PODRegressor works on its training points only; "
-                "interpolate X onto the training points."
-            )
-        if self.numbering_ is not None:
-            self.numbering_.check(inputs.coords)
-        pairs = zip(self.models_, self._points_of(inputs), strict=True)
-        return self._back(joined(self.models_, [model.predict(points) for model, points in pairs]), places)
+        points = self._points_of(inputs)
+        _refuse_other_points(self, inputs)
+        found = [model.predict(own) for model, own in zip(self.models_, points, strict=True)]
+        return self._back(joined(self.models_, found), places)
 
     def _predict_tensor(self, params: torch.Tensor, inputs: FieldSet | None = None) -> torch.Tensor:
         """Predict from global parameters (n, p) in float64 so that gradients flow to them.
@@ -578,16 +455,10 @@ class PODRegressor(FieldRegressor):
             self.numbering_.check(inputs.coords)
         features = None
         if inputs is not None:
-            fields, known = self._parts_of(inputs)
-            params = torch.cat([params, torch.tensor(known[:, params.shape[1] :])], dim=1)
-            features = None if self.input_basis_ is None else torch.as_tensor(self._features(fields))
-        parts, held = [model.predict_tensor(params, features) for model in self.models_], []
-        for place, name in enumerate(("channels", "scalars")):
-            numbers = [getattr(model, name) for model in self.models_]
-            # Models without channels know no number of points.
-            if own := [part[place] for part, few in zip(parts, numbers, strict=True) if len(few)]:
-                held.append(torch.cat(own, dim=-1)[..., np.argsort(np.concatenate(numbers))].flatten(1))
-        return torch.cat(held, dim=1)
+            rows, known = InputReader.of(self).transform(inputs)
+            features, regions = torch.as_tensor(rows), torch.tensor(known[:, params.shape[1] :])
+            params = torch.cat([params, regions], dim=1)
+        return joined_tensors(self.models_, params, features)
 
     def gradient(
         self, X: Any, output: int | Callable[[torch.Tensor], torch.Tensor] | None = None, *, params: Any = None
@@ -680,6 +551,17 @@ class PODRegressor(FieldRegressor):
         return self._back(found, inputs if places is None else places)
 
 
+def _fit_best(model: PODRegressor, fit: Callable[..., None], candidates: Sequence[Any], *options: Any) -> Any:
+    """Fit to one or two candidates, keep the first unless the second predicts unseen samples better, and return it."""
+    found = []
+    for candidate in candidates:
+        fit(candidate, *options)
+        found.append(fitted_attributes(model))
+    best = int(len(found) > 1 and OF_USE * found[0]["leave_one_out_error_"] > found[1]["leave_one_out_error_"])
+    model.__dict__.update(found[best])
+    return candidates[best]
+
+
 def _numbered(labels: Any) -> IntArray:
     """Numbers of the groups of samples."""
     names, numbers = np.unique(labels, return_inverse=True)
@@ -688,40 +570,19 @@ def _numbered(labels: Any) -> IntArray:
     return np.asarray(numbers)
 
 
-def _refuse_ragged(inputs: FieldSet, model: str = "PODRegressor") -> None:
-    """Refuse samples with different numbers of points."""
-    if inputs.is_ragged:
+def _refuse_other_points(model: PODRegressor, inputs: FieldSet) -> None:
+    """Refuse samples on other points than those of the fit, or whose points are numbered in another order."""
+    if model.numbering_ is not None:
+        model.numbering_.check(inputs.coords)
+    known = model.points_
+    if known is None:
+        return
+    is_alike = inputs.grid_shape == model.spec_.network_spec.grid_shape and inputs.coords.shape == known.shape
+    if not is_alike or not np.allclose(inputs.coords, known, rtol=0, atol=1e-6 * float(np.ptp(known))):
         raise FieldDataError(
-            f"{model} needs the same points in every sample, or grid='auto' and y on the points of X in up to "
-            f"{MOST_GRID_AXES} dimensions; interpolate onto common points."
+            "X is given on other points than in the fit, but PODRegressor works on its training points only; "
+            "interpolate X onto the training points."
         )
-
-
-def _parts(inputs: FieldSet) -> tuple[FloatArray, FloatArray]:
-    """Return all values of fields that differ between samples (n, F), and global parameters (n, p)."""
-    _refuse_ragged(inputs)
-    n = len(inputs)
-    parts = [np.zeros((n, 0))] if inputs.shared_coords else [inputs.coords]
-    parts += [] if inputs.values is None else [inputs.values]
-    fields = np.concatenate([np.asarray(part, dtype=np.float64).reshape(n, -1) for part in parts], axis=1)
-    params = np.zeros((n, 0)) if inputs.params is None else np.asarray(inputs.params, dtype=np.float64)
-    return fields, params
-
-
-def _field_units(inputs: FieldSet, weight: FloatArray | None) -> FloatArray:
-    """Units of the values of fields (F,): several channels are divided by their spreads, and so are coordinates."""
-    n_places = inputs.n_points[0]
-    found = []
-    if not inputs.shared_coords:
-        spread = deviation(np.asarray(inputs.coords).reshape(len(inputs), -1, 1), weight)
-        found = [np.full(n_places * inputs.n_dims, float(spread[0]) or 1.0)]
-    if inputs.values is not None:
-        values, rounding = np.asarray(inputs.values, dtype=np.float64), rounding_of(inputs.values)
-        if found and values.shape[-1] == 1:
-            found.append(np.full(n_places, own_spreads(values, rounding, weight)[0]))
-        else:
-            found.append(np.tile(spreads(values, rounding, weight), n_places))
-    return np.concatenate(found) if found else np.ones(0)
 
 
 # ---------------------------------------------------------------------- what a file must hold

@@ -33,6 +33,7 @@ from skop.estimators._reading import checked_by_caller
 from skop.estimators._weights import counts_as_weight, weight_option
 from skop.estimators.classical._components import BEYOND_CHANCE, error_of_mean, mean_of, of_others
 from skop.estimators.classical._copies import groups_of_same_inputs, groups_on_same_points, merged
+from skop.estimators.classical._model_search import Units
 from skop.estimators.classical._nodes import keep_their_distances
 from skop.estimators.classical._pod import OF_USE, PODRegressor
 from skop.estimators.files._file_checks import Held, checks
@@ -64,10 +65,6 @@ _MOST_KEPT = 2
 #: Base models of the last fits and their predictions of unseen samples, by hashes of the data; None outside of
 #: `shared_between_fits`.
 _KEPT: ContextVar[dict[str, Any] | None] = ContextVar("kept base model", default=None)
-
-
-#: Shift and factor by which standardised outputs become physical ones.
-Units = tuple[FloatArray, FloatArray]
 
 
 @contextmanager
@@ -182,13 +179,7 @@ class BaseModel:
         n_frames: int,
     ) -> tuple[BaseModel, Predictions]:
         """Fit a base model, and predict samples as if each had not been in the fit."""
-        if isinstance(kind, type):
-            raise FieldDataError(f"base is the class {kind.__name__}, but an estimator is needed: {kind.__name__}().")
-        if not isinstance(kind, (str, FieldRegressor)):
-            raise FieldDataError(
-                f"base is a {type(kind).__name__}, which is no estimator of skop; use "
-                f"base=PODRegressor(regressor={type(kind).__name__}(...)), another estimator of skop, or base='auto'."
-            )
+        _refuse_others_than_estimators(kind)
         whole = TrainingData(data.inputs[used], data.targets[used], data.spec.network_spec)
         # A copy of a left-out sample in the fit would make its prediction too good.
         own = None if weight is None else weight[used]
@@ -586,6 +577,17 @@ def _is_better_than_mean(
 
 
 # ---------------------------------------------------------------------- fits
+def _refuse_others_than_estimators(kind: Any) -> None:
+    """Refuse what is neither a name of a base model nor an estimator of skop."""
+    if isinstance(kind, type):
+        raise FieldDataError(f"base is the class {kind.__name__}, but an estimator is needed: {kind.__name__}().")
+    if not isinstance(kind, (str, FieldRegressor)):
+        raise FieldDataError(
+            f"base is a {type(kind).__name__}, which is no estimator of skop; use "
+            f"base=PODRegressor(regressor={type(kind).__name__}(...)), another estimator of skop, or base='auto'."
+        )
+
+
 def _classical(kind: str) -> Any:
     """Return the classical model of a name, not fitted."""
     return PODRegressor(regressor="ridge") if kind == "linear" else PODRegressor()

@@ -374,12 +374,7 @@ class FitSession:
             targets = standardized(data.targets, scalers)
             network.set_sizes(*remainder_sizes(self.base.unseen, targets, train, weight))
         if data.targets.elsewhere and not getattr(network, "supports_queries", False):
-            raise FieldDataError(
-                f"{_other_points(data)}, but the network of this {type(model).__name__} on geometry {geometry!r} gives "
-                "outputs at the points of X only. Set geometry='points' in LaMORegressor, AMORegressor or "
-                "MNORegressor, take MNORegressor with host='gnot' or 'oformer', or interpolate y to the points of X by "
-                "skop.data.interpolate_fields."
-            )
+            raise FieldDataError(_no_outputs_elsewhere(data, type(model).__name__, geometry))
         dtype = pick_dtype(model.dtype, data.spec.role)
         if dtype == "float32":
             _check_single_precision(scalers)
@@ -389,8 +384,7 @@ class FitSession:
         model.spacing_, model.geometry_ = _spacing(data.inputs), geometry
         model.domain_ = Domain.from_fit(used_points, geometry, is_tied=scalers.per_point)
         model.symmetry_centre_, model.periodic_axes_ = centre, periodic
-        model.network_parameters_ = copy.deepcopy(parameters)
-        model.dtype_, model.scalers_ = dtype, scalers
+        model.network_parameters_, model.dtype_, model.scalers_ = copy.deepcopy(parameters), dtype, scalers
         model.module_ = network.to(model.device_, getattr(torch, dtype))
         model.loss_curve_, model.validation_scores_ = [], []
         self._store_target_points(self._of_used(data.targets))
@@ -604,6 +598,15 @@ def check_logarithms(model: Any, targets: Targets, used: IntArray) -> None:
                 f"target_transform='log' needs positive values, but symmetries turn the components of {name}, "
                 f"which can change their sign; set target_transform=None, or declare no {name}."
             )
+
+
+def _no_outputs_elsewhere(data: TrainingData, model: str, geometry: str) -> str:
+    """What to do where a network has no outputs at the points of y."""
+    return (
+        f"{_other_points(data)}, but the network of this {model} on geometry {geometry!r} gives outputs at the points "
+        "of X only. Set geometry='points' in LaMORegressor, AMORegressor or MNORegressor, take MNORegressor with "
+        "host='gnot' or 'oformer', or interpolate y to the points of X by skop.data.interpolate_fields."
+    )
 
 
 def _other_points(data: TrainingData) -> str:

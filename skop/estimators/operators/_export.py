@@ -28,9 +28,10 @@ from skop._optional import import_optional
 from skop._typing import FloatArray, GridShape, PathOrStr
 from skop._version import __version__
 from skop.data import BoxScaler, FieldScaler, FieldSet
+from skop.estimators.classical._input_reader import NOTHING_OUTSIDE, InputReader
 from skop.estimators.classical._kernel_models import KernelModel
-from skop.estimators.classical._output_models import logarithms_of
-from skop.estimators.classical._pod import NOTHING_OUTSIDE, OutputModel, PODRegressor
+from skop.estimators.classical._output_models import logarithms_of, order_of
+from skop.estimators.classical._pod import OutputModel, PODRegressor
 from skop.estimators.fitting._base_model import BaseModel
 from skop.exceptions import FieldDataError, SkopError
 from skop.modules import sort_points
@@ -319,20 +320,15 @@ class _BaseGraph(nn.Module):
         super().__init__()
         estimator: Any = base.estimator
         self.outputs = nn.ModuleList([_OutputGraph(model) for model in estimator.models_])
-        self.orders = [
-            np.argsort(np.concatenate([getattr(model, name) for model in estimator.models_])).tolist()
-            for name in ("channels", "scalars")
-        ]
-        self.dtype, self.has_rest, basis = dtype, estimator.has_rest_, estimator.input_basis_
-        regions = estimator.regions_
-        #: Numbers of the values of each region, and the channels of none.
-        self.regions = [np.flatnonzero(regions == number).tolist() for number in range(regions.max(initial=-1) + 1)]
-        self.others = np.flatnonzero((regions < 0).any(axis=0)).tolist()
+        self.orders = [order_of(estimator.models_, name).tolist() for name in ("channels", "scalars")]
+        reader = InputReader.of(estimator)
+        self.dtype, self.has_rest, basis = dtype, reader.has_rest_, reader.input_basis_
+        self.regions, self.others = [places.tolist() for places in reader.regions], reader.others.tolist()
         held = {}
         if basis is not None:
             held = {
-                "input_unit": estimator.input_unit_,
-                "input_scale": estimator.input_scale_,
+                "input_unit": reader.input_unit_,
+                "input_scale": reader.input_scale_,
                 "input_mean": basis.mean_,
                 "input_components": basis.components_,
             }
@@ -381,6 +377,10 @@ class _BaseGraph(nn.Module):
 class _PredictionGraph(nn.Module):
     """Scalers, network and base model of an estimator, for the points of given samples."""
 
+    coords: torch.Tensor | None
+    order: torch.Tensor | None
+    back: torch.Tensor | None
+
     def __init__(self, estimator: Any, samples: FieldSet, *, single: bool) -> None:
         super().__init__()
         dtype = torch.float32 if single else getattr(torch, estimator.dtype_)
@@ -391,19 +391,8 @@ class _PredictionGraph(nn.Module):
         self.network, self.grid_shape = network, batch.grid_shape
         self.shown_grid = samples.grid_shape
         self.has_own_points = not samples.shared_coords
-        self.coords: torch.Tensor | None
-        self.order: torch.Tensor | None
-        self.back: torch.Tensor | None
-        coords = order = None
-        if not self.has_own_points:
-            coords = batch.coords.cpu()
-            order = None if batch.order is None else torch.as_tensor(batch.order)
-            if self.grid_shape is None and getattr(inner, "point_order", "given") != "given":
-                # The points do not change, and their order need not be computed in each call.
-                second = sort_points(coords, inner.point_order)
-                coords, order = coords[second], second if order is None else order[second]
-                inner.point_order = "given"
-            coords = coords.to(dtype).contiguous()
+        coords, order = (None, None) if self.has_own_points else _fixed_points(batch, inner)
+        coords = None if coords is None else coords.to(dtype).contiguous()
         self.register_buffer("coords", coords)
         self.register_buffer("order", order)
         self.register_buffer("back", None if order is None else order.argsort())
@@ -429,12 +418,8 @@ class _PredictionGraph(nn.Module):
         self.base = None if estimator.base_ is None else _BaseGraph(estimator.base_, samples, within)
         if self.is_base_alone:
             self.network = self.coords = self.order = self.back = None
-        for part in () if self.base is None else self.base.modules():
-            for name, held in part.named_buffers(recurse=False):
-                if not held.numel():
-                    # Files of programs take tensors without elements for views of each other. The base does not use
-                    # them; a network may.
-                    setattr(part, name, None)
+        if self.base is not None:
+            _drop_empty_buffers(self.base)
 
     def forward(self, *inputs: torch.Tensor) -> tuple[torch.Tensor, ...]:
         """Map physical inputs, in the order of `scale`, to physical outputs, in the order of `restore`."""
@@ -500,6 +485,25 @@ class _PredictionGraph(nn.Module):
             | ({} if names[name] is None else {"channels": list(names[name])})
             for name, part in self.restore.items()
         }
+
+
+def _fixed_points(batch: Any, network: Any) -> tuple[torch.Tensor, torch.Tensor | None]:
+    """Points that all samples share in the order in which a network reads them, and this order."""
+    coords, order = batch.coords.cpu(), None if batch.order is None else torch.as_tensor(batch.order)
+    if batch.grid_shape is None and getattr(network, "point_order", "given") != "given":
+        # The points do not change, and their order need not be computed in each call.
+        second = sort_points(coords, network.point_order)
+        coords, order = coords[second], second if order is None else order[second]
+        network.point_order = "given"
+    return coords, order
+
+
+def _drop_empty_buffers(base: _BaseGraph) -> None:
+    """Remove tensors without elements, which files of programs take for views of each other, and which have no use."""
+    for part in base.modules():
+        for name, held in part.named_buffers(recurse=False):
+            if not held.numel():
+                setattr(part, name, None)
 
 
 def _name(dtype: torch.dtype) -> str:

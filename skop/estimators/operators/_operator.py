@@ -562,6 +562,11 @@ def _check_operator(held: Held) -> None:
     parameters = held.get("network_parameters_")
     is_named = isinstance(parameters, dict) and all(isinstance(name, str) for name in parameters)
     held.need(is_named, "network_parameters_", "parameters by name")
+    _check_record_of_training(held)
+
+
+def _check_record_of_training(held: Held) -> None:
+    """What a training says of itself must be numbers and words."""
     for name in ("n_iter_", "best_iter_"):
         held.whole(name)
     for name in ("stopped_", "backend_"):
