@@ -10,7 +10,9 @@ from sklearn.base import clone
 import skop
 from skop import AutoRegressor, ConformalRegressor, FieldSet, LaMORegressor, PODRegressor
 from skop.data import GridResampler, unit_grid
+from skop.estimators.classical._input_reader import regions_of
 from skop.exceptions import FieldDataError, ModelFileError, ResamplingWarning, SkopWarning
+from skop.metrics import relative_l2_score
 
 CORNERS = unit_grid((2, 2)).reshape(-1, 2)
 
@@ -338,3 +340,16 @@ def test_numbers_of_regions_are_parameters(tmp_path):
     profile = np.sin(4 * x[None] * params[:, :1, None] + params[:, 1:, None])[:, :, :1] + 0 * x[None]
     found = PODRegressor().fit(profile[:40, ..., None], np.cos(profile[:40])[..., None])
     assert not len(channels_of_regions(found))
+
+
+def test_borders_that_move_are_no_regions():
+    x = np.linspace(0, 1, 200)
+    edges = np.random.default_rng(0).permutation(x[40:160])[:60]
+    fields = np.where(x < edges[:, np.newaxis], 2.0, 1.0)[..., np.newaxis]
+    # Forty edges are the borders of 41 regions in the fit, which others cross in new samples.
+    for repeats in (1, 2):
+        assert (regions_of(FieldSet(x[:, np.newaxis], np.repeat(fields[:40], repeats, axis=0))) == -1).all()
+    y = np.tanh(10 * (x - edges[:, np.newaxis]))
+    assert relative_l2_score(y[40:], PODRegressor().fit(fields[:40], y[:40]).predict(fields[40:])) > 0.9
+    _, fields = blocks(10, (2, 2), (10, 10))
+    assert regions_of(FieldSet(unit_grid((20, 20)), fields.reshape(10, -1, 1))).max() == 3

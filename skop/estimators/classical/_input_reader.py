@@ -171,23 +171,33 @@ def regions_of(inputs: FieldSet, most: int = _MOST_REGIONS) -> IntArray:
         return np.zeros((0, 0), dtype=int)
     values = np.asarray(inputs.values).reshape(len(inputs), -1, inputs.n_channels)
     found, count = np.full(values.shape[1:], -1), 0
-    # Points of a region have the same sums over samples, whatever the factors.
-    factors = np.random.default_rng(0).uniform(1, 2, len(values))
     for channel, own in enumerate(np.moveaxis(values, -1, 0)):
         labels = np.zeros(own.shape[1], dtype=int)
         if not np.ptp(own, axis=0).any():
             continue
         if _differing(own, labels).any():
-            sums = factors @ own.astype(np.float64)
-            order = np.argsort(sums, kind="stable")
-            is_next = np.diff(sums[order]) > _ROUNDING_OF_SUMS * np.abs(sums).max()
-            labels[order] = np.append(0, np.cumsum(is_next))
+            labels = _regions(own.T)
         n_regions = labels.max() + 1
-        if n_regions > max(1, min(most, len(labels) // _POINTS_OF_REGION)):
+        if n_regions > max(1, min(most, len(labels) // _POINTS_OF_REGION)) or _differing(own, labels).any():
             continue
-        if not _differing(own, labels).any():
-            found[:, channel], count = labels + count, count + n_regions
+        if n_regions > 1:
+            # Regions that half of the different samples do not show, such as discs of other sizes, have other borders
+            # in new samples.
+            _, samples = np.unique(_regions(own), return_index=True)
+            if any(_regions(own[half].T).max() + 1 < n_regions for half in (samples[::2], samples[1::2])):
+                continue
+        found[:, channel], count = labels + count, count + n_regions
     return found
+
+
+def _regions(rows: FloatArray) -> IntArray:
+    """Numbers of the groups of rows with the same numbers."""
+    # The same rows have the same sums, whatever the factors.
+    sums = rows.astype(np.float64) @ np.random.default_rng(0).uniform(1, 2, rows.shape[1])
+    order = np.argsort(sums, kind="stable")
+    labels = np.zeros(len(rows), dtype=int)
+    labels[order] = np.append(0, np.cumsum(np.diff(sums[order]) > _ROUNDING_OF_SUMS * np.abs(sums).max()))
+    return labels
 
 
 def _differing(values: FloatArray, labels: IntArray) -> Any:
