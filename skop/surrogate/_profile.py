@@ -472,7 +472,7 @@ class Profile:
                     return
 
     def _designs(self) -> Iterator[Finding]:
-        """Parameters that vary one at a time, and rows that belong together, whose errors say little of new samples."""
+        """Designs whose errors say little of new samples: one parameter at a time, two values, rows of a run."""
         params, inputs = self.inputs.params, self.inputs
         if params is None or inputs.n_channels or not inputs.shared_coords or len(params) < FEW:
             return
@@ -486,6 +486,13 @@ class Profile:
                 "one parameter at a time differs from those of a middle sample, so that nothing tells how parameters "
                 "act together: errors of these samples say nothing of new ones, in which several differ. Add samples "
                 "at random values of all parameters."
+            )
+            yield Finding("problem", text)
+        # Flags and categories in columns of zeros and ones have nothing between these.
+        if len(varied) > 1 and numbers.max() == 1 and not np.isin(np.asarray(params)[:, varied], (0, 1)).all():
+            text = (
+                f"all {len(varied)} parameters that vary have two values each, so that no sample tells how results "
+                f"change between these: {BETWEEN_VALUES}"
             )
             yield Finding("problem", text)
         # Parameters of a run change together: the first rows with their values are the same.

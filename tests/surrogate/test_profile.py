@@ -313,6 +313,16 @@ def test_parameters_that_vary_one_at_a_time_are_named():
         assert not said(rows, rows.sum(axis=1) + rng.random(len(rows)))
 
 
+def test_parameters_of_two_values_are_named():
+    rows = np.stack(np.meshgrid(*[[-1.0, 1.0]] * 4), axis=-1).reshape(-1, 4)
+    for numbers in (rows, np.c_[rows, np.ones(16)], 300 + 50 * rows, np.c_[rows[:, :2], rows[:, 2:] > 0]):
+        (message,) = said(numbers, np.sin(rows).sum(axis=1))
+        assert message.startswith(f"all {(np.ptp(numbers, axis=0) > 0).sum()} parameters that vary have two values")
+    # Flags have nothing between their values, and further values tell of curvature.
+    for numbers in (rows > 0, rows[:, :1], np.r_[rows, np.zeros((1, 4))], np.c_[rows, RANDOM.random(16)]):
+        assert not said(np.asarray(numbers, float), np.sin(numbers).sum(axis=1))
+
+
 def test_a_factorial_design_is_mentioned():
     """Leave-one-out errors are those at its values: of 81 combinations 0, of new samples 2 %."""
     rows = np.stack(np.meshgrid(*[np.linspace(0, 1, 3)] * 4), axis=-1).reshape(-1, 4)

@@ -181,7 +181,8 @@ class PODRegressor(FieldRegressor):
     deviations, have a mean square of 1, times the factor of the leave-one-out error. Between the values of a parameter
     that samples share, the error without all samples of a value comes to it, largest half-way; with two or three
     values, half of what predictions differ between neighbours. It does not include other errors that no training sample
-    shows: with fewer than 25 samples, some three of four new values lie within two standard deviations.
+    shows: with 15 to 25 samples, some three of four new values lie within two standard deviations, and with 8 to 12
+    samples often no more than half.
 
     References
     ----------
