@@ -150,6 +150,13 @@ def _controller() -> ThreadpoolController:
     return ThreadpoolController()
 
 
+def _let_any_thread_limit() -> None:
+    """Let threadpoolctl obey any thread: from version 3.8 on it obeys only the first one that sets a limit."""
+    for library in _controller().lib_controllers:
+        if hasattr(library, "clear_controlling_thread"):
+            library.clear_controlling_thread(force=True)
+
+
 @contextmanager
 def one_thread() -> Iterator[None]:
     """Context in which NumPy and SciPy compute products and decompositions of matrices in one thread.
@@ -174,7 +181,9 @@ def one_thread() -> Iterator[None]:
     global _n_single, _limit
     with _lock:
         if not _n_single:
+            _let_any_thread_limit()
             _limit = _controller().limit(limits=1, user_api="blas")
+            _let_any_thread_limit()
         _n_single += 1
     try:
         yield
@@ -182,7 +191,9 @@ def one_thread() -> Iterator[None]:
         with _lock:
             _n_single -= 1
             if not _n_single and _limit is not None:
+                _let_any_thread_limit()
                 _limit.restore_original_limits()
+                _let_any_thread_limit()
 
 
 class _Watch(threading.Thread):

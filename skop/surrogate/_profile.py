@@ -345,7 +345,8 @@ class Profile:
     def findings(self) -> list[Finding]:
         """Problems, and what may be meant."""
         found = self.problems() + ([] if self.is_table else self._lone_points())
-        if words := coarse_design(self.inputs):
+        words = coarse_design(self.inputs)
+        if words and not any(BETWEEN_VALUES in finding.text for finding in found):
             found.append(Finding("notice", f"{words}: errors that a fit tells hold for these values; {BETWEEN_VALUES}"))
         known = {name for finding in found for name in finding.samples}
         for column in self.columns:

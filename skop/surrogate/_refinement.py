@@ -35,6 +35,8 @@ __all__ = ["predict_on_lines", "predict_refined", "refinement_factors", "warn_of
 _MANY_INPUTS = 1000
 #: Warn if the spacing exceeds this multiple of that of the training grid.
 _FAR_SPACING = 4 / 3
+#: Relative differences of fields in double precision up to this are rounding.
+_ROUNDING = 1e-13
 
 
 def refinement_factors(
@@ -229,8 +231,10 @@ def _are_rough(
             means = np.sum(parts, axis=0)
     axes = tuple(range(1, values.ndim - 1))
     missed, changed = (splines - values) ** 2, (means - values[known]) ** 2
-    is_rough = (missed.mean(axis=axes) > changed.mean(axis=axes)) & (np.ptp(values, axis=axes) > 0)
-    return np.asarray(is_rough.any(axis=-1))
+    # Splines and averages along an axis of equal values differ by rounding.
+    rounding = max(_ROUNDING, 2 * float(np.finfo(np.result_type(inputs.values, np.float32)).eps))
+    least = (rounding * np.abs(values).max(axis=axes)) ** 2
+    return np.asarray((missed.mean(axis=axes) > np.maximum(changed.mean(axis=axes), least)).any(axis=-1))
 
 
 def _hat(step: int, factor: int) -> float:

@@ -1,5 +1,7 @@
 """Kernel regressions with tails against refits, splines of SciPy and Gaussian processes of scikit-learn."""
 
+from threading import Event, Thread
+
 import numpy as np
 import pytest
 import torch
@@ -516,4 +518,29 @@ def test_small_systems_are_computed_in_one_thread(monkeypatch):
             raise ZeroDivisionError
         assert threads_of_products() == {1}
         other.__exit__(None, None, None)
+        assert threads_of_products() == usual
+
+
+def test_the_last_of_blocks_in_several_threads_gives_the_threads_back():
+    """A thread that does not end keeps no control of the number, which is that of the process."""
+    begun, ended, seen = Event(), Event(), []
+
+    def work():
+        with one_thread():
+            begun.set()
+            assert ended.wait(60)
+        seen.append(threads_of_products())
+        with one_thread():
+            seen.append(threads_of_products())
+
+    with threadpool_limits(2, user_api="blas"):
+        usual = threads_of_products()
+        worker = Thread(target=work)
+        with one_thread():
+            worker.start()
+            assert begun.wait(60)
+        assert threads_of_products() == {1}
+        ended.set()
+        worker.join()
+        assert seen == [usual, {1}]
         assert threads_of_products() == usual

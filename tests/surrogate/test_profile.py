@@ -318,6 +318,10 @@ def test_parameters_of_two_values_are_named():
     for numbers in (rows, np.c_[rows, np.ones(16)], 300 + 50 * rows, np.c_[rows[:, :2], rows[:, 2:] > 0]):
         (message,) = said(numbers, np.sin(rows).sum(axis=1))
         assert message.startswith(f"all {(np.ptp(numbers, axis=0) > 0).sum()} parameters that vary have two values")
+        # The notice of factorial designs would say it again.
+        assert (
+            len(Profile(read(numbers, np.sin(rows).sum(axis=1))).findings()) == 1 + (np.ptp(numbers, axis=0) == 0).sum()
+        )
     # Flags have nothing between their values, and further values tell of curvature.
     for numbers in (rows > 0, rows[:, :1], np.r_[rows, np.zeros((1, 4))], np.c_[rows, RANDOM.random(16)]):
         assert not said(np.asarray(numbers, float), np.sin(numbers).sum(axis=1))

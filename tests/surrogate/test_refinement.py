@@ -193,6 +193,18 @@ def test_samples_whose_coarse_points_hold_them_are_not_averaged(grid, factors):
     np.testing.assert_array_equal(found[1:], alone)
 
 
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_rounding_of_fields_along_one_axis_is_not_rough(dtype):
+    """What varies along an axis that is not refined alone lies in the coarse points."""
+    grid = (31, 16)
+    x = unit_grid(grid)
+    values = np.stack([np.sin(7 * x[:, 0]), np.sin(5 * x[:, 1]) + 0.3, 1 / 3 + 0 * x[:, 0]], axis=1).astype(dtype)
+    values[:, 2] *= 1 + np.finfo(dtype).eps * (np.arange(len(values)) % 2)
+    fine = FieldSet(x, values[None], grid_shape=grid)
+    once = predict_refined(fine, (2, 1), read, average=False).fields
+    np.testing.assert_array_equal(predict_refined(fine, (2, 1), read, average=True).fields, once)
+
+
 def test_parameters_alone_are_asked_for_once():
     grid, calls = (9, 9), []
     fine = FieldSet(unit_grid(grid), params=np.array([[1.0], [2.0]]), grid_shape=grid)
