@@ -163,12 +163,7 @@ def predict_refined(
     coarse: list[IntArray] = [np.arange(0, size, factor) for size, factor in zip(grid, factors, strict=True)]
     coords = inputs.coords.reshape(*grid, -1)
     points = coords[np.ix_(*coarse)]
-    # The length along a grid line is used because an axis of the grid can run along any coordinate.
-    corners = [
-        np.moveaxis(coords, axis, 0).reshape(grid[axis], -1, coords.shape[-1])[:, 0] for axis in range(len(grid))
-    ]
-    steps = [np.linalg.norm(np.diff(corner, axis=0), axis=-1) for corner in corners]
-    lines = [np.concatenate([[0.0], np.cumsum(sizes)]) for sizes in steps]
+    lines = [_line(coords, axis) for axis in range(len(grid))]
 
     def ask(part: FieldSet, shift: tuple[int, ...]) -> Predictions:
         """Predict from the fine points at a shift from the coarse points."""
@@ -182,23 +177,10 @@ def predict_refined(
     found = ask(inputs, (0,) * len(grid))
     # Without input fields all shifts would give the same input.
     rough = np.flatnonzero(_are_rough(inputs, coarse, factors, lines)) if average and inputs.values is not None else ()
-    count = prod(2 * factor - 1 for factor in factors)
-    if len(rough) and count > _MANY_INPUTS:
-        warn(
-            f"X is on a grid {' x '.join(map(str, factors))} times finer than in the fit, so that predictions are an "
-            f"average over {count} shifted inputs, which takes long; check the units of the coordinates, or set "
-            "refinement='interpolate', which uses one input.",
-            ResolutionWarning,
-        )
     if len(rough):
         held = {name: np.array(part) for name, part in vars(found).items() if part is not None}
-        means = {name: part[rough] / prod(factors) for name, part in held.items()}
-        for shift in product(*(range(1 - factor, factor) for factor in factors)):
-            if any(shift):
-                weight = prod(_hat(step, factor) for step, factor in zip(shift, factors, strict=True))
-                again = vars(ask(inputs[rough], shift))
-                means = {name: mean + weight * again[name] for name, mean in means.items()}
-        for name, mean in means.items():
+        known = {name: part[rough] for name, part in held.items()}
+        for name, mean in _average(inputs[rough], factors, ask, known).items():
             held[name][rough] = mean
         found = replace(found, **held)
     if found.fields is None:
@@ -208,6 +190,35 @@ def predict_refined(
         if factor > 1:
             fields = _prolong(fields, line[kept], line, axis + 1)
     return Predictions(fields.reshape(len(inputs), int(np.prod(grid)), -1), found.scalars)
+
+
+def _line(coords: FloatArray, axis: int) -> FloatArray:
+    """Length along a grid line up to each point of an axis, which can run along any coordinate."""
+    corner = np.moveaxis(coords, axis, 0).reshape(coords.shape[axis], -1, coords.shape[-1])[:, 0]
+    return np.concatenate([[0.0], np.cumsum(np.linalg.norm(np.diff(corner, axis=0), axis=-1))])
+
+
+def _average(
+    inputs: FieldSet,
+    factors: GridShape,
+    ask: Callable[[FieldSet, tuple[int, ...]], Predictions],
+    known: dict[str, FloatArray],
+) -> dict[str, FloatArray]:
+    """Fields and scalars, averaged over all shifts of the input; those of no shift are known."""
+    shifts = list(product(*(range(1 - factor, factor) for factor in factors)))
+    if len(shifts) > _MANY_INPUTS:
+        warn(
+            f"X is on a grid {' x '.join(map(str, factors))} times finer than in the fit, so that predictions are an "
+            f"average over {len(shifts)} shifted inputs, which takes long; check the units of the coordinates, or set "
+            "refinement='interpolate', which uses one input.",
+            ResolutionWarning,
+        )
+    means: dict[str, FloatArray] = {name: part / prod(factors) for name, part in known.items()}
+    for shift in filter(any, shifts):
+        weight = prod(_hat(step, factor) for step, factor in zip(shift, factors, strict=True))
+        found = vars(ask(inputs, shift))
+        means = {name: mean + weight * found[name] for name, mean in means.items()}
+    return means
 
 
 def _are_rough(
