@@ -5,7 +5,7 @@ Notation: n samples, p global parameters, P points, c channels, s scalars.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -180,6 +180,7 @@ class ModelSearch:
         #: What models may read and learn: parameters whose logarithms are taken, and whether those of outputs are.
         self.variants: list[tuple[Any, bool]] = [(read, learnt) for learnt in learns for read in reads]
         self.every: Outputs = np.arange(samples.targets.n_outputs), np.arange(samples.targets.n_scalars)
+        self._trials: dict[tuple[Any, ...], _Trial] = {}
 
     def run(self) -> tuple[list[OutputModel], float, dict[str, float]]:
         """Choose and fit the models.
@@ -197,12 +198,29 @@ class ModelSearch:
         trials = self._apart(first)
         if trials == [first] and not first.is_near_zero:
             return [first.model], first.error, first.tried
-        models, targets = [trial.model for trial in trials], self.samples.targets
-        found = joined(models, [trial.left_out(self.samples, trial.residuals) for trial in trials])
-        is_between = self.samples.is_between
-        rows = TargetRows(targets, self.samples.weight, self.samples.groups, units=self.samples.units or (0.0, 1.0))
-        error = rows.error_of(targets, found, is_between)
-        return models, error, first.tried | {"apart" if len(trials) > 1 else "logarithms": error}
+        error = self._error_of(trials)
+        errors = first.tried | {"apart" if len(trials) > 1 else "logarithms": error}
+        return [trial.model for trial in trials], error, errors
+
+    def least_error(self) -> float:
+        """Return the leave-one-out error of one model of all outputs, for a quick comparison of inputs.
+
+        Returns
+        -------
+        float
+            The least of those with and without logarithms, as `score` measures it.
+        """
+        variants = [variant for variant in self.variants if self._is_allowed(self.every, variant)]
+        return min(self._error_of([self._trial(self.every, *variant)]) for variant in variants)
+
+    def _error_of(self, trials: Sequence[_Trial]) -> float:
+        """Leave-one-out error of the models of all outputs together."""
+        targets, samples = self.samples.targets, self.samples
+        found = joined(
+            [trial.model for trial in trials], [trial.left_out(samples, trial.residuals) for trial in trials]
+        )
+        rows = TargetRows(targets, samples.weight, samples.groups, units=samples.units or (0.0, 1.0))
+        return rows.error_of(targets, found, samples.is_between)
 
     def fit_given(self) -> OutputModel:
         """Fit a regressor of scikit-learn to all outputs.
@@ -306,8 +324,11 @@ class ModelSearch:
         return [self._trial(_subset(own, best == number), *variants[number]) for number in np.unique(best)]
 
     def _trial(self, outputs: Outputs, reads: Any, learns: bool) -> _Trial:
-        """Choose and fit a model with kernels for some of the outputs."""
-        return self._trained(*self._begin(outputs, reads, learns, self.n_components))
+        """Choose and fit a model with kernels for some of the outputs, once."""
+        key = (*(held.tobytes() for held in (*outputs, reads)), learns)
+        if key not in self._trials:
+            self._trials[key] = self._trained(*self._begin(outputs, reads, learns, self.n_components))
+        return self._trials[key]
 
     @one_thread()
     def _trained(self, model: OutputModel, parts: Decomposition) -> _Trial:

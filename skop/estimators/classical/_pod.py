@@ -324,29 +324,16 @@ class PODRegressor(FieldRegressor):
             self.numbering_ = Numbering.from_fit(data.inputs.coords)
             self.numbering_.warn_of_other_nodes(data.inputs.coords)
         constant, every = regions_of(data.inputs, 1), regions_of(data.inputs)
-        is_chosen = isinstance(self.regressor, str) and not np.array_equal(constant, every)
-        candidates = [constant, every] if is_chosen else [constant]
-        _fit_best(self, self._fit_with, candidates, data, groups, units, weight)
-
-    def _fit_with(
-        self,
-        regions: IntArray,
-        data: TrainingData,
-        groups: IntArray | None,
-        units: Units | None,
-        weight: FloatArray | None,
-    ) -> None:
-        """Find the bases, and fit the map from the numbers of regions, other parameters and fields."""
-        count: Any = None if self.n_components == "auto" else self.n_components
-        reader, features, params = InputReader.fit(data.inputs, regions, count, weight)
+        reader, search = _search(self, constant, data, groups, units, weight)
+        if not isinstance(self.regressor, str):
+            self.__dict__.update(vars(reader), models_=[search.fit_given()])
+            return
+        if not np.array_equal(constant, every):
+            candidate, other = _search(self, every, data, groups, units, weight)
+            if other.least_error() < OF_USE * search.least_error():
+                reader, search = candidate, other
         self.__dict__.update(vars(reader))
-        rounding = max(map(rounding_of, [data.inputs.params] + [data.inputs.values] * len(reader.regions)))
-        samples = OutputSamples(features, params, rounding, data.targets, groups, units, weight)
-        search = ModelSearch(samples, self.regressor, count, self.param_transform, self.target_transform)
-        if isinstance(self.regressor, str):
-            self.models_, self.leave_one_out_error_, self.leave_one_out_errors_ = search.run()
-        else:
-            self.models_ = [search.fit_given()]
+        self.models_, self.leave_one_out_error_, self.leave_one_out_errors_ = search.run()
 
     def _points_of(self, inputs: FieldSet, models: list[OutputModel] | None = None) -> list[FloatArray]:
         """Inputs of the regressor of each model."""
@@ -561,6 +548,22 @@ def _fit_best(model: PODRegressor, fit: Callable[..., None], candidates: Sequenc
     best = int(len(found) > 1 and OF_USE * found[0]["leave_one_out_error_"] > found[1]["leave_one_out_error_"])
     model.__dict__.update(found[best])
     return candidates[best]
+
+
+def _search(
+    model: PODRegressor,
+    regions: IntArray,
+    data: TrainingData,
+    groups: IntArray | None,
+    units: Units | None,
+    weight: FloatArray | None,
+) -> tuple[InputReader, ModelSearch]:
+    """What reads inputs whose numbers of regions are parameters, and the search for models from these."""
+    count: Any = None if model.n_components == "auto" else model.n_components
+    reader, features, params = InputReader.fit(data.inputs, regions, count, weight)
+    rounding = max(map(rounding_of, [data.inputs.params] + [data.inputs.values] * len(reader.regions)))
+    samples = OutputSamples(features, params, rounding, data.targets, groups, units, weight)
+    return reader, ModelSearch(samples, model.regressor, count, model.param_transform, model.target_transform)
 
 
 def _numbered(labels: Any) -> IntArray:
