@@ -233,17 +233,6 @@ def test_what_a_base_explains_is_measured_about_the_mean():
     assert small(base="auto", **options).fit(X, y + 1e4).base_ is None
 
 
-def test_the_error_of_a_base_has_the_factor_for_the_search_for_length_scales():
-    X = np.random.default_rng(0).random((30, 6))
-    y = np.maximum(X[:, 0] + X[:, 1] - 1, 0) + np.abs(X[:, 2] - 0.3)
-    alone = PODRegressor(regressor="gaussian_process").fit(X, y)
-    assert alone.models_[0].regressor.kernels[0].handicap > 1.2
-    base = small(base=PODRegressor(regressor="gaussian_process"), max_iter=1).fit(X, y).base_
-    # One is relative to the variation about the mean, the other one to the norm.
-    whole = alone.leave_one_out_error_ * np.linalg.norm(y)
-    assert base.error * np.linalg.norm(y - y.mean()) == pytest.approx(whole, rel=0.01)
-
-
 def test_copies_of_a_sample_do_not_tell_of_each_other():
     X, y = np.random.default_rng(17).normal(size=(2, 15, 3))
     X, y = np.concatenate([X, X]), np.concatenate([y, y])

@@ -115,11 +115,16 @@ class _Trial:
 
     @one_thread()
     def left_out(self, samples: OutputSamples, residuals: FloatArray | None = None) -> Predictions:
-        """Predictions of each sample without it."""
+        """Predictions of each sample without it, with errors times the factor for the search for length scales."""
         model = self.model
+        factor = max(kernel.handicap for kernel in model.regressor.kernels)
         if residuals is not None:
             model = replace(model, regressor=replace(model.regressor, left_out=residuals))
-        return model.left_out(samples.targets, samples.points(model), samples.weight)
+        found = model.left_out(samples.targets, samples.points(model), samples.weight)
+        part = part_of(samples.targets, model.outputs)
+        true: list[Any] = [None if part.field is None else part.field.values, part.scalars]
+        pairs = zip((found.fields, found.scalars), true, strict=True)
+        return Predictions(*(None if held is None else known + factor * (held - known) for held, known in pairs))
 
     def errors(self, samples: OutputSamples) -> FloatArray:
         """Leave-one-out error of each of its outputs."""

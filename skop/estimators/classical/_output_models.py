@@ -178,15 +178,11 @@ class OutputModel:
         weight: FloatArray | None = None,
         groups: IntArray | None = None,
     ) -> Predictions:
-        """Predict its outputs of each sample of the fit without the sample, or the group to which it belongs.
-
-        Errors have the factor for the search for length scales.
-        """
-        rows, factor = self.targets(targets, weight).rows, 1.0
+        """Predict its outputs of each sample of the fit without the sample, or the group to which it belongs."""
+        rows = self.targets(targets, weight).rows
         coefficients = self.basis.transform(rows)
         if isinstance(self.regressor, KernelModel):
             left_out = self.regressor.left_out
-            factor = max(kernel.handicap for kernel in self.regressor.kernels)
         else:
             numbers = np.arange(len(rows)) if groups is None else groups
             held = np.arange(numbers.max() + 1)
@@ -204,11 +200,7 @@ class OutputModel:
         # What the components do not hold is predicted by its mean.
         outside = rows - self.basis.inverse_transform(coefficients)
         mean = outside / max(len(rows) - 1, 1) if weight is None else (of_others(len(rows), weight) - 1) * outside
-        found = self._restored(self.basis.inverse_transform(coefficients - left_out) - mean)
-        part = part_of(targets, self.outputs)
-        true: list[Any] = [None if part.field is None else part.field.values, part.scalars]
-        pairs = zip((found.fields, found.scalars), true, strict=True)
-        return Predictions(*(None if held is None else known + factor * (held - known) for held, known in pairs))
+        return self._restored(self.basis.inverse_transform(coefficients - left_out) - mean)
 
     def going_on(self) -> OutputModel:
         """The same model, whose logarithms go on where it takes tangents below all samples: as likely as these."""
