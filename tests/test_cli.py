@@ -332,7 +332,7 @@ UNUSABLE_DATA = [
     (["run_*.vtu", "--target", "stress", "--params", "text.csv", "--param", "load"], "holds text, such as 'high'"),
     (["run_*.vtu", "--target", "stress", "--set", "with=3"], "Invalid parameter 'with'"),
     (["run_*.vtu", "--target", "stress", "--estimator", "pod", "--epochs", "3"], "does not apply to --estimator"),
-    (["run_*.vtu", "--target", "stress", "--group", "batch"], "--group needs --test-fraction"),
+    (["run_*.vtu", "--target", "stress", "--group", "batch"], "--group 'batch' is no column of the table"),
     (["run_*.vtu", "--target", "stress", "--set", "base__n_components=3"], "base__n_components is a parameter of"),
     (["flow.npz"], "no array of targets by a known name; choose by --y from: a (12, 5, 4), p (12, 5, 4)"),
     (["flow.npz", "--y", "q"], "has no array 'q'; it holds: a (12, 5, 4), p (12, 5, 4)"),

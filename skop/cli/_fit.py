@@ -39,8 +39,8 @@ _seed_option = click.option("--seed", type=click.IntRange(0, 2**31 - 1), default
 _group_option = click.option(
     "--group",
     metavar="COLUMN",
-    help="Column of --params, or of the table, whose equal values stay on one side of the split, and in one fold of "
-    "--estimator auto.",
+    help="Column of --params, or of the table, whose equal values belong together: they stay on one side of the split, "
+    "and are left out as a whole by the fit.",
 )
 _report_option = click.option("--report", type=click.Path(path_type=Path), metavar="FILE.html",
                               help="Report to write, one file that any browser shows.")  # fmt: skip
@@ -99,6 +99,8 @@ def fit(
     `skop predict` also writes the lower and upper bounds of each field. Ctrl-C ends the training early, and the exit
     status is 130: the best model so far is saved, except by --estimator auto and with --coverage.
     """
+    from sklearn.utils.validation import has_fit_parameter
+
     from skop.estimators import ConformalRegressor
 
     if guarantee is not None and coverage is None:
@@ -107,16 +109,16 @@ def fit(
     check_outputs([output, report], [*files, choice["params"]], force)
     check_report(report)
     samples = read_samples(data, Choice(**choice))
-    takes_groups = coverage is not None or (estimator == "auto" and samples.time is None)
-    train, test = _split(samples, test_fraction, group, seed, needs_fraction=not takes_groups)
-    say = _silent if quiet else _say
-    say(samples.describe() + ("" if test is None else f"; {len(train)} to train on, {len(test)} held out"))
     model = make_estimator(
         estimator, settings, time=samples.time, window=samples.window, cell_data=_cell_data_of(samples, choice),
         max_iter=epochs, max_time=max_time, random_state=seed, verbose=0 if quiet else 1,
     )  # fmt: skip
     if coverage is not None:
         model = ConformalRegressor(model, coverage=coverage, guarantee=guarantee or "pointwise", random_state=seed)
+    takes_groups = has_fit_parameter(model, "groups")
+    train, test = _split(samples, test_fraction, group, seed, needs_fraction=not takes_groups)
+    say = _silent if quiet else _say
+    say(samples.describe() + ("" if test is None else f"; {len(train)} to train on, {len(test)} held out"))
     start = time.perf_counter()
     fit_samples(model, train, _labels_of(train, group) if takes_groups else None, checkpoint_dir)
     seconds = time.perf_counter() - start
@@ -378,7 +380,8 @@ def compare(
             name, settings, time=samples.time, window=samples.window,
             max_iter=limits[0], max_time=limits[1], random_state=seed, verbose=0 if quiet else 1,
         )  # fmt: skip
-    results = compare_models(models, (train.X, train.y), (test.X, test.y), names=test.names)
+    labels = _labels_of(train, group)
+    results = compare_models(models, (train.X, train.y), (test.X, test.y), names=test.names, groups=labels)
     if as_json:
         rows = [
             {"model": result.name, "error": None if result.evaluation is None else result.error,

@@ -17,6 +17,7 @@ from sklearn.dummy import DummyRegressor
 from sklearn.ensemble import HistGradientBoostingRegressor
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.multioutput import MultiOutputRegressor
+from sklearn.utils.validation import has_fit_parameter
 
 from skop._typing import FloatArray
 from skop.data import FieldSet, TrainingData, read
@@ -75,6 +76,7 @@ def compare_models(
     *,
     classical: bool = True,
     names: Sequence[str] | None = None,
+    groups: Any = None,
 ) -> list[ModelResult]:
     """Fit models on the same samples and evaluate them on others.
 
@@ -95,6 +97,8 @@ def compare_models(
         at a point from its coordinates, input fields and parameters.
     names : sequence of str or None, default=None
         Names of the test samples.
+    groups : array-like of shape (n,) or None, default=None
+        Labels of groups of the samples to train on, for models whose `fit` takes them.
 
     Returns
     -------
@@ -136,7 +140,8 @@ def compare_models(
                 results.append(ModelResult(name, None, 0.0, model))
                 continue
             try:
-                results.append(_fit_and_evaluate(name, model, fitted, tested_on, names, may_fail=may_fail))
+                options = {} if groups is None or not has_fit_parameter(model, "groups") else {"groups": groups}
+                results.append(_fit_and_evaluate(name, model, fitted, tested_on, names, options, may_fail=may_fail))
             except (SkopError, ValueError) as error:
                 # The minutes that other models took must not be lost.
                 first_error = first_error or error
@@ -165,7 +170,14 @@ def _plain_targets(data: TrainingData) -> Any:
 
 
 def _fit_and_evaluate(
-    name: str, model: Any, train: tuple[Any, Any], test: tuple[Any, Any], names: Any, *, may_fail: bool
+    name: str,
+    model: Any,
+    train: tuple[Any, Any],
+    test: tuple[Any, Any],
+    names: Any,
+    options: dict[str, Any],
+    *,
+    may_fail: bool,
 ) -> ModelResult:
     """Fit one model and measure its error and time."""
     start = time.perf_counter()
@@ -173,7 +185,7 @@ def _fit_and_evaluate(
         # The noise level of a Gaussian process on data without noise ends at its lower bound; that is correct.
         warnings.simplefilter("ignore", ConvergenceWarning)
         try:
-            model.fit(*train)
+            model.fit(*train, **options)
         except FieldDataError as error:
             if not may_fail:
                 raise

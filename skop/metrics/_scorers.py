@@ -133,6 +133,8 @@ def _negative(error: Callable[..., Any]) -> Any:
     """Scorer of an error."""
     scorer = make_scorer(error, greater_is_better=False)
     scorer.__class__ = FieldScorer
+    # The displays of scikit-learn name their axes by it.
+    scorer.__name__ = f"neg_{error.__name__}"
     return scorer
 
 

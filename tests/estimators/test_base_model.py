@@ -33,6 +33,7 @@ from skop.metrics import relative_l2_error
 from skop.networks import Outputs
 from skop.parts import GNOT, Patches
 from skop.surrogate._correction import CorrectionNetwork
+from skop.training import DIRECT_TRAINING
 
 SIZES = {"width": 8, "depth": 1, "max_iter": 2, "batch_size": 16, "random_state": 0}
 
@@ -231,6 +232,17 @@ def test_what_a_base_explains_is_measured_about_the_mean():
     X, y = np.random.default_rng(16).normal(size=(2, 30, 5, 1))
     options = {"scaling": skop.ScalingOptions(targets=None), "max_iter": 1}
     assert small(base="auto", **options).fit(X, y + 1e4).base_ is None
+
+
+def test_the_error_of_a_base_has_the_factor_for_the_search_for_length_scales():
+    X = np.random.default_rng(0).random((30, 6))
+    y = np.maximum(X[:, 0] + X[:, 1] - 1, 0) + np.abs(X[:, 2] - 0.3)
+    alone = PODRegressor(regressor="gaussian_process").fit(X, y)
+    assert alone.models_[0].handicap > 1.2
+    base = small(base=PODRegressor(regressor="gaussian_process"), max_iter=1).fit(X, y).base_
+    # One is relative to the variation about the mean, the other one to the norm.
+    whole = alone.leave_one_out_error_ * np.linalg.norm(y)
+    assert base.error * np.linalg.norm(y - y.mean()) == pytest.approx(whole, rel=0.01)
 
 
 def test_copies_of_a_sample_do_not_tell_of_each_other():
@@ -577,6 +589,70 @@ def test_continued_fits_hold_out_the_same_samples(linear_map, monkeypatch):
     # Of more samples no other one of the first is held out.
     known = (held[2][:, None] == np.asarray(X.params)[:30]).all(axis=-1).any(axis=1)
     assert (held[2][known][:, None] == held[0]).all(axis=-1).any(axis=1).all()
+
+
+@pytest.mark.parametrize("early_stopping", [False, True])
+def test_groups_are_held_out_as_a_whole(linear_map, early_stopping):
+    X, y = linear_map
+    labels, model = np.array([*"ab"] * 20)[np.random.default_rng(1).permutation(40)], small(base="linear")
+    labels = np.char.add(labels, (np.arange(40) % 10).astype(str))
+    session = FitSession(
+        model.set_params(early_stopping=early_stopping), model._read(X, y), None, DIRECT_TRAINING, labels=labels
+    )
+    session.prepare()
+    parts = [session.trained_on, session.held] if session.valid is None else [session.trained_on, session.valid]
+    assert set(labels[parts[0]]).isdisjoint(labels[parts[1]])
+    assert len(np.unique(labels[session.held])) == 5
+    assert sorted(np.concatenate([session.trained_on, session.held])) == list(range(40))
+
+
+@pytest.mark.parametrize("early_stopping", [False, True])
+def test_groups_of_one_sample_change_nothing(linear_map, early_stopping):
+    X, y = linear_map
+    model = small(early_stopping=early_stopping, max_iter=8)
+    alone, grouped = (clone(model).fit(X, y, groups=groups) for groups in (None, np.arange(40)))
+    assert np.array_equal(alone.predict(X).values, grouped.predict(X).values)
+
+
+def test_a_base_of_groups_is_judged_by_new_ones():
+    rng = np.random.default_rng(0)
+    # Each run has a curve of its own, of which the others tell nothing.
+    labels, time = np.repeat(np.arange(20), 10), np.tile(np.linspace(0, 1, 10), 20)
+    X = np.column_stack([rng.random((20, 2))[labels], time])
+    y = np.sin(3 * time + rng.uniform(0, 6, 20)[labels])
+    with pytest.warns(UserWarning, match="rows are 20 groups with the same"):
+        alone = small(base="pod").fit(X, y)
+    grouped = small(base="pod").fit(X, y, groups=labels)
+    assert alone.base_.error < 0.3 < 0.8 < grouped.base_.error
+    # The names of the groups do not matter, nor does their order.
+    renamed = small(base="pod").fit(X, y, groups=rng.permutation(20)[labels].astype(str))
+    assert np.array_equal(grouped.predict(X), renamed.predict(X))
+    words = "the samples are 5 groups with different inputs, and it needs at least 10"
+    with pytest.raises(FieldDataError, match=words):
+        small(base="pod").fit(X, y, groups=labels // 4)
+    # Groups with a sample in common are one.
+    rows, ten = np.append(np.arange(100), 0), np.append(labels[:100], 9)
+    small(base="pod").fit(X[:100], y[:100], groups=labels[:100])
+    with pytest.raises(FieldDataError, match="the samples are 9 groups"):
+        small(base="pod").fit(X[rows], y[rows], groups=ten)
+
+
+def test_a_group_is_one_sample_of_the_standard_error_of_a_share():
+    rng = np.random.default_rng(12)
+    base, step, noise = rng.normal(size=(3, 20, 6, 1))
+    truth, groups = base + 0.5 * step + noise, np.repeat(np.arange(20), 3)
+    points = np.linspace(0, 1, 6)[:, np.newaxis]
+
+    def found(rows, groups=None):
+        corrected, true = (part[rows] for part in (base + step, truth))
+        fields = [Targets(FieldSet(points, part), part[:, 0]) for part in (corrected, true)]
+        unseen = Predictions(base[rows], base[rows][:, 0])
+        return correction_shares(unseen, *fields, np.ones(len(rows)), np.ones(len(rows)), groups=groups)
+
+    single, copied = found(np.arange(20)), found(groups, groups)
+    for one, other, counted in zip(single, copied, found(groups), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-10)
+        assert counted > one
 
 
 @pytest.mark.parametrize("early_stopping", [False, True])

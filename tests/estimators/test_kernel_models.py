@@ -17,6 +17,7 @@ from skop.data import FieldSet, Targets
 from skop.estimators.classical._components import Decomposition
 from skop.estimators.classical._kernel_models import AkimaSystem, Kernel, KernelModel, System
 from skop.estimators.classical._kernel_selection import Selection, between_ends, farthest_points
+from skop.estimators.classical._length_scales import ScaleSearch
 from skop.estimators.classical._output_models import OutputModel
 from skop.estimators.classical._target_rows import TargetRows
 from skop.surrogate._novelty import Group
@@ -307,6 +308,33 @@ def test_where_values_are_shared_the_gradient_is_that_of_differences_too(monkeyp
         np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-6)
     # Global parameters have levels, and modes of fields have none.
     assert np.abs(np.subtract(caught[0][0], caught[1][0])).max() > 0.01
+
+
+def test_parameters_of_a_run_share_the_samples_that_are_left_out():
+    """Each has an error of its own, without its ends, and the criterion is that of separate ones."""
+    rng = np.random.default_rng(0)
+    runs = rng.normal(size=(6, 2))[np.repeat(np.arange(6), 5)]
+    points = np.column_stack([runs, np.tile(np.linspace(0, 1, 5), 6)])
+    targets = np.stack([np.sin(2 * points.sum(axis=1)), np.exp(points[:, 0] * points[:, 2])], axis=1)
+    error = lambda residuals, samples: np.linalg.norm(residuals, axis=(-2, -1))  # noqa: E731
+    selection = Selection(points, targets, np.full(30, 1 / 30), error, 3)
+    shared = selection._values_within(np.arange(30))
+    assert [len(inner) for _, inner in shared] == [2, 1]
+    for parts, inner in shared:
+        for rows in inner:
+            own = [part[np.isin(part[:, 0], rows)] for part in parts]
+            assert sorted(np.concatenate([part.ravel() for part in own])) == rows.tolist()
+    for rows, column in zip([rows for _, inner in shared for rows in inner], points.T, strict=True):
+        expected = (column > column.min()) & (column < column.max())
+        assert rows.tolist() == np.flatnonzero(expected).tolist()
+    weights = [np.where(np.isin(np.arange(30), rows), 1 / 30, 0.0) for rows in shared[0][1]]
+    one, apart = [([], [np.full(30, 1 / 30)])], shared[0][0]
+    logs = np.log([0.5, 0.7, 0.9, 1e-3, 0.3])
+    options = Kernel("matern52", 0, 0.8, linear=0.3), points, targets
+    together = ScaleSearch(*options, [*one, (apart, weights)], 3).objective(logs)
+    each = ScaleSearch(*options, [*one, *((apart, [held]) for held in weights)], 3).objective(logs)
+    np.testing.assert_allclose(together[0], each[0], rtol=1e-12)
+    np.testing.assert_allclose(together[1], each[1], rtol=1e-9, atol=1e-12)
 
 
 @pytest.mark.parametrize("size", [6, 50])

@@ -127,7 +127,7 @@ def left_out_error(model, rows, y):
     """Leave-one-out error of scalars, where each model has the factor of its own search for length scales."""
     residuals = model._leave_one_out(model._read(rows, y)).scalars - y
     for part in model.models_:
-        residuals[:, part.scalars] *= max(kernel.handicap for kernel in part.regressor.kernels)
+        residuals[:, part.scalars] *= part.handicap
     return np.linalg.norm(residuals / np.sqrt((y**2).mean(axis=0))) / y.size**0.5
 
 

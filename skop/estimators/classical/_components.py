@@ -11,7 +11,7 @@ from scipy.linalg import eigh, svd
 from scipy.special import ndtr, stdtrit
 
 from skop._openmp import one_thread
-from skop._typing import FloatArray
+from skop._typing import FloatArray, IntArray
 from skop.estimators.files._file_checks import Held, checks
 from skop.estimators.files._persistence import KNOWN
 
@@ -24,7 +24,10 @@ __all__ = [
     "error_of_mean",
     "mean_of",
     "of_others",
+    "root_of",
+    "turned_inputs",
     "variance_of",
+    "within_span",
 ]
 
 #: Standard errors of many samples that count as beyond chance.
@@ -43,6 +46,11 @@ def mean_of(rows: FloatArray, weight: FloatArray | None, axis: int = 0) -> Float
 def variance_of(rows: FloatArray, weight: FloatArray | None) -> FloatArray:
     """Variance over samples, with equal weights where there are none."""
     return np.asarray(rows.var(axis=0) if weight is None else mean_of((rows - mean_of(rows, weight)) ** 2, weight))
+
+
+def root_of(weight: FloatArray | None) -> FloatArray:
+    """Roots (n, 1) of weights, by which rows are multiplied; one number, 1, where all weights are equal."""
+    return np.ones((1, 1)) if weight is None else np.sqrt(weight)[:, np.newaxis]
 
 
 def error_of_mean(values: FloatArray, weight: FloatArray | None) -> FloatArray:
@@ -201,3 +209,23 @@ def _check_basis(held: Held) -> None:
 
 
 KNOWN[Basis.__name__] = Basis
+
+
+def within_span(points: FloatArray, n_params: int, samples: IntArray) -> FloatArray:
+    """Inputs whose fields are coordinates in the span of those of some samples, where these are fewer."""
+    fields = points[:, n_params:]
+    if fields.shape[1] <= len(samples):
+        return points
+    return np.concatenate([points[:, :n_params], fields @ np.linalg.qr(fields[samples].T)[0]], axis=1)
+
+
+def turned_inputs(points: FloatArray, n_params: int, samples: IntArray, weight: FloatArray | None) -> FloatArray:
+    """Inputs with the modes of some of the samples, which have weights."""
+    fields = points[:, n_params:]
+    if not fields.shape[1]:
+        return points
+    fields = fields - mean_of(fields[samples], weight)
+    root = root_of(weight)
+    products = (root * fields[samples]).T @ (root * fields[samples])
+    axes = eigh(products, check_finite=False, driver="evd")[1][:, ::-1]
+    return np.concatenate([points[:, :n_params], fields @ axes], axis=1)

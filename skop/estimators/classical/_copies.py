@@ -23,6 +23,7 @@ __all__ = [
     "groups_of_repeats",
     "groups_of_same_inputs",
     "groups_on_same_points",
+    "linked",
     "merged",
     "relative",
     "without_copies",
@@ -212,6 +213,16 @@ def relative(weight: FloatArray | None) -> FloatArray | None:
     return np.maximum(weight / weight.mean(), _NO_WEIGHT)
 
 
+def linked(numbers: IntArray, others: IntArray) -> IntArray:
+    """Number samples (n,) so that those with a number of either kind in common have the same one.
+
+    Both are numbers from 0 on, without gaps; the result is in the order of the first ones.
+    """
+    count = numbers.max() + 1
+    edges = coo_array((np.ones(len(numbers)), (numbers, count + others)), shape=(count + others.max() + 1,) * 2)
+    return np.asarray(connected_components(edges, directed=False)[1][numbers])
+
+
 def groups_on_same_points(inputs: FieldSet, groups: IntArray | None) -> IntArray | None:
     """Number the groups of samples that have their points, or a group, in common.
 
@@ -232,14 +243,12 @@ def groups_on_same_points(inputs: FieldSet, groups: IntArray | None) -> IntArray
     if inputs.shared_coords:
         return None
     own = np.arange(len(inputs)) if groups is None else np.unique(groups, return_inverse=True)[1]
-    numbers, count = groups_of_same_inputs(FieldSet(inputs.coords_list())), own.max() + 1
-    edges = coo_array((np.ones(len(own)), (own, count + numbers)), shape=(count + numbers.max() + 1,) * 2)
-    found = connected_components(edges, directed=False)[1][own]
-    return found if 0 < found.max() < count - 1 else None
+    found = linked(own, groups_of_same_inputs(FieldSet(inputs.coords_list())))
+    return found if 0 < found.max() < own.max() else None
 
 
 def merged(
-    data: TrainingData, weight: FloatArray | None = None, n_frames: int = 1
+    data: TrainingData, weight: FloatArray | None = None, *, has_runs: bool = False
 ) -> tuple[TrainingData, IntArray, FloatArray | None, IntArray | None]:
     """Merge samples with the same inputs into one, with the mean of their targets.
 
@@ -249,8 +258,8 @@ def merged(
         n samples with the same number of points.
     weight : ndarray of shape (n,) or None, default=None
         Weights of the samples; None if all are equal.
-    n_frames : int, default=1
-        Number of successive samples that are the frames of one run; with more, nearly equal samples are the same.
+    has_runs : bool, default=False
+        Whether samples belong to runs or groups; nearly equal ones are then the same.
 
     Returns
     -------
@@ -263,7 +272,7 @@ def merged(
     near : ndarray of int, or None
         Group of each merged sample, where some are nearly the same.
     """
-    group, near = _same_and_near(groups_of_same_inputs(data.inputs), data, n_frames == 1 and _has_slopes(data.inputs))
+    group, near = _same_and_near(groups_of_same_inputs(data.inputs), data, not has_runs and _has_slopes(data.inputs))
     # Where no input differs, each sample is predicted by the mean of the others.
     if group.max() + 1 in (1, len(group)):
         return data, np.arange(len(group)), weight, near

@@ -25,6 +25,7 @@ from copy import copy
 from dataclasses import dataclass, replace
 from itertools import combinations_with_replacement
 from math import comb
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -669,11 +670,11 @@ class KernelModel:
 
 
 def same_sizes(groups: IntArray | None) -> list[IntArray]:
-    """Samples of the groups (g, s) of each size s; none where each sample is one by itself."""
+    """Samples of the groups (g, s) of each size s, in their order; none where each sample is one by itself."""
     if groups is None or len(np.unique(groups)) == len(groups):
         return []
     numbers, counts = np.unique(groups, return_inverse=True, return_counts=True)[1:]
-    samples = np.split(np.argsort(numbers, kind="stable"), np.cumsum(counts)[:-1])
+    samples = sorted(np.split(np.argsort(numbers, kind="stable"), np.cumsum(counts)[:-1]), key=itemgetter(0))
     return [np.stack([rows for rows in samples if len(rows) == size]) for size in np.unique(counts)]
 
 

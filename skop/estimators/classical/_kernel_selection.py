@@ -13,7 +13,7 @@ from operator import itemgetter
 from typing import Any
 
 import numpy as np
-from scipy.linalg import eigh, svd
+from scipy.linalg import svd
 from scipy.spatial.distance import cdist
 
 from skop._typing import FloatArray, IntArray
@@ -23,7 +23,10 @@ from skop.estimators.classical._components import (
     error_of_mean,
     mean_of,
     of_others,
+    root_of,
+    turned_inputs,
     variance_of,
+    within_span,
 )
 from skop.estimators.classical._kernel_models import (
     FEW_INPUTS,
@@ -38,7 +41,7 @@ from skop.estimators.classical._kernel_models import (
     same_sizes,
     system_of,
 )
-from skop.estimators.classical._length_scales import ScaleSearch, geometric_mean, root_of
+from skop.estimators.classical._length_scales import ScaleSearch, geometric_mean
 
 __all__ = ["Found", "Selection", "between_ends", "between_values", "on_new_inputs", "told_error"]
 
@@ -352,13 +355,13 @@ class Selection:
         if not (parts := self._parts):
             return 1.0
         before, after = list[float](), list[float]()
-        within = _within_span(self.points, self.n_params, self.few)
+        within = within_span(self.points, self.n_params, self.few)
         for out, _ in parts:
             if len(before) == _PARTS // 2 and abs(int(np.sign(np.subtract(after, before)).sum())) == len(before):
                 # All parts that were predicted agree.
                 break
             kept = np.setdiff1d(self.few, out)
-            points = _turned(within, self.n_params, kept, self._groups_and_weight(kept)[1])
+            points = turned_inputs(within, self.n_params, kept, self._groups_and_weight(kept)[1])
             options: tuple[Any, ...] = (self._error_of, self.n_params, self.groups, None, self.weight)
             turned = Selection(points, self.targets, self.weights, *options)
             turned._levels = self._levels
@@ -431,10 +434,9 @@ class Selection:
         errors = [error]
         if self._few_values:
             errors += self._bends(system, projected, penalties, samples)
-        for parts in self._values_within(samples):
-            residuals = system.leaving_out(parts).left_out(projected, penalties)[1]
-            rows = np.sort(np.concatenate([part.ravel() for part in parts]))
-            errors.append(system.kernel.handicap * float(self._error_of(residuals[rows], samples[rows])))
+        for parts, inner in self._values_within(samples):
+            residuals, factor = system.leaving_out(parts).left_out(projected, penalties)[1], system.kernel.handicap
+            errors += [factor * float(self._error_of(residuals[rows], samples[rows])) for rows in inner]
         return geometric_mean(errors, of_runs=self.groups is not None) if len(errors) > 1 else error
 
     def _bends(self, system: System, projected: Projected, penalties: FloatArray, samples: IntArray) -> list[float]:
@@ -459,11 +461,18 @@ class Selection:
                 found.append(mean + float(self._error_of(bend, samples[rows])))
         return found
 
-    def _values_within(self, samples: IntArray) -> list[list[IntArray]]:
-        """For each parameter with shared values, the samples of each one but the ends, as `same_sizes` groups them."""
-        found = [_within(held[samples]) for held in self._levels]
-        # Where a few of the samples do not share values, the error without one sample says all.
-        return [parts for parts in found if parts]
+    def _values_within(self, samples: IntArray) -> list[tuple[list[IntArray], list[IntArray]]]:
+        """Samples of each value, as `same_sizes` groups them, and for each parameter with these those not at the ends.
+
+        Parameters of a run change together, so that their values have the same samples, and only the ends differ.
+        """
+        found: dict[tuple[bytes, ...], tuple[list[IntArray], list[IntArray]]] = {}
+        for numbers in (held[samples] for held in self._levels):
+            # Where a few of the samples do not share values, the error without one sample says all.
+            inner = np.flatnonzero((numbers > numbers.min()) & (numbers < numbers.max()))
+            if len(inner) and (parts := same_sizes(numbers)):
+                found.setdefault(_key_of_parts(parts), (parts, []))[1].append(inner)
+        return list(found.values())
 
     def _by_penalty(self, system: System, projected: Projected, penalties: FloatArray) -> Iterator[FloatArray]:
         """Leave-one-out residuals (l, n, r) with each penalty, of as many at once as a cache holds."""
@@ -582,29 +591,17 @@ class Selection:
         """Length scales of the least criterion of some samples, from those of a kernel."""
         numbers, weight = self._groups_and_weight(samples)
         weights = self.weights[samples] / root_of(weight)[:, 0]
-        cases = [(parts, weights) for parts in (same_sizes(numbers), *self._values_within(samples))]
+        cases = {_key_of_parts(parts := same_sizes(numbers)): (parts, [weights])}
+        for parts, inner in self._values_within(samples):
+            own = [np.where(np.isin(np.arange(len(samples)), rows), weights, 0.0) for rows in inner]
+            cases.setdefault(_key_of_parts(parts), (parts, []))[1].extend(own)
         rows = self.points[samples], self.targets[samples, :_LEADING]
-        return ScaleSearch(kernel, *rows, cases, self.n_params, weight).run(penalty)
+        return ScaleSearch(kernel, *rows, list(cases.values()), self.n_params, weight).run(penalty)
 
 
-def _within_span(points: FloatArray, n_params: int, samples: IntArray) -> FloatArray:
-    """Inputs whose fields are coordinates in the span of those of some samples, where these are fewer."""
-    fields = points[:, n_params:]
-    if fields.shape[1] <= len(samples):
-        return points
-    return np.concatenate([points[:, :n_params], fields @ np.linalg.qr(fields[samples].T)[0]], axis=1)
-
-
-def _turned(points: FloatArray, n_params: int, samples: IntArray, weight: FloatArray | None) -> FloatArray:
-    """Inputs with the modes of some of the samples, which have weights."""
-    fields = points[:, n_params:]
-    if not fields.shape[1]:
-        return points
-    fields = fields - mean_of(fields[samples], weight)
-    root = root_of(weight)
-    products = (root * fields[samples]).T @ (root * fields[samples])
-    axes = eigh(products, check_finite=False, driver="evd")[1][:, ::-1]
-    return np.concatenate([points[:, :n_params], fields @ axes], axis=1)
+def _key_of_parts(parts: list[IntArray]) -> tuple[bytes, ...]:
+    """Key of samples as `same_sizes` groups them."""
+    return tuple(rows.tobytes() for rows in parts)
 
 
 def between_ends(points: FloatArray) -> Any:

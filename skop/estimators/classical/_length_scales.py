@@ -13,9 +13,10 @@ import numpy as np
 from scipy.optimize import minimize
 
 from skop._typing import FloatArray, IntArray
+from skop.estimators.classical._components import root_of
 from skop.estimators.classical._kernel_models import TINY, Kernel, inverse_of, left_out_solver, squares_between
 
-__all__ = ["OWN_SCALES", "ScaleSearch", "geometric_mean", "root_of"]
+__all__ = ["OWN_SCALES", "ScaleSearch", "geometric_mean"]
 
 #: Number of leading modes of the input with length scales of their own.
 OWN_SCALES = 24
@@ -48,8 +49,9 @@ class ScaleSearch:
         Inputs.
     targets : ndarray of shape (n, r)
         Targets.
-    cases : sequence of (list of ndarray of int, ndarray of shape (n,))
-        For each error, the groups that are left out, as `same_sizes` has them, and the weights of the residuals.
+    cases : sequence of (list of ndarray of int, sequence of (ndarray of shape (n,)))
+        Groups that are left out, as `same_sizes` has them, and the weights of the residuals in each error of these. The
+        first error is that of new samples.
     n_params : int
         Number of leading inputs that are global parameters.
     weight : ndarray of shape (n,) or None, default=None
@@ -61,11 +63,12 @@ class ScaleSearch:
         kernel: Kernel,
         points: FloatArray,
         targets: FloatArray,
-        cases: Sequence[tuple[list[IntArray], FloatArray]],
+        cases: Sequence[tuple[list[IntArray], Sequence[FloatArray]]],
         n_params: int,
         weight: FloatArray | None = None,
     ) -> None:
-        self.kernel, self.points, self.cases, self.n_params = kernel, points, cases, n_params
+        self.kernel, self.points, self.n_params = kernel, points, n_params
+        self.cases = [(parts, np.stack(weights)) for parts, weights in cases]
         self.root = None if weight is None else root_of(weight)
         self.targets = root_of(weight) * targets
         d = points.shape[1]
@@ -156,18 +159,21 @@ class ScaleSearch:
         """Logarithm of the mean error, and its derivative by the kernel matrix."""
         coefficients = inverse @ self.targets
         found = [_left_out(inverse, coefficients, *case) for case in self.cases]
-        value, shares = _mean_logarithm([error for error, *_ in found], of_runs=bool(self.cases[0][0]))
-        by_coefficients = sum(share * held for share, (*_, held) in zip(shares, found, strict=True))
+        errors, every_residual, slopes = zip(*found, strict=True)
+        value, shares = _mean_logarithm(np.concatenate(errors), of_runs=bool(self.cases[0][0]))
+        ends = np.cumsum([len(held) for held in errors])[:-1]
+        every_held = [slope(share) for slope, share in zip(slopes, np.split(shares, ends), strict=True)]
+        by_coefficients = sum(every_held)
         if len(self.cases) == 1 and not self.cases[0][0]:
             # A product with its own transpose takes half the time.
-            half = inverse * np.sqrt((by_coefficients * found[0][1]).sum(axis=1))
+            half = inverse * np.sqrt((by_coefficients * every_residual[0]).sum(axis=1))
             by_matrix = half @ half.T
         else:
             leverage = np.zeros_like(inverse)
-            for share, (parts, _), (_, residuals, held) in zip(shares, self.cases, found, strict=True):
+            for (parts, _), residuals, held in zip(self.cases, every_residual, every_held, strict=True):
                 for rows in parts or [np.arange(len(inverse))[:, np.newaxis]]:
                     place = rows[:, :, np.newaxis], rows[:, np.newaxis]
-                    leverage[place] += share * residuals[rows] @ held[rows].mT
+                    leverage[place] += residuals[rows] @ held[rows].mT
             by_matrix = inverse @ leverage @ inverse
         by_matrix -= (inverse @ by_coefficients) @ coefficients.T
         return value, 0.5 * (by_matrix + by_matrix.T)
@@ -185,13 +191,18 @@ class ScaleSearch:
 
 
 def _left_out(inverse: FloatArray, coefficients: FloatArray, parts: list[IntArray], weights: FloatArray) -> Any:
-    """Error, residuals, and the derivative of the error by the coefficients."""
+    """Errors (k,) by weights (k, n), residuals, and the derivative of a sum of the errors by the coefficients."""
     solve = left_out_solver(inverse, parts)
     residuals = solve(coefficients)
     norms = np.sqrt((residuals**2).sum(axis=1)) + TINY
     # A sample without an error has no slope, and may have a large weight.
-    slopes = np.divide(weights, norms, out=np.zeros_like(norms), where=norms > _LEAST)
-    return float(weights @ norms) + TINY, residuals, solve(slopes[:, None] * residuals)
+    slopes = np.divide(weights, norms, out=np.zeros_like(weights), where=norms > _LEAST)
+
+    def by_coefficients(shares: FloatArray) -> FloatArray:
+        largest = float(np.abs(shares).max()) or 1.0
+        return largest * solve(((shares / largest) @ slopes)[:, None] * residuals)
+
+    return [float(own @ norms) + TINY for own in weights], residuals, by_coefficients
 
 
 def geometric_mean(errors: Sequence[float], *, of_runs: bool) -> float:
@@ -213,7 +224,7 @@ def geometric_mean(errors: Sequence[float], *, of_runs: bool) -> float:
     return float(np.exp(_mean_logarithm(errors, of_runs=of_runs)[0]))
 
 
-def _mean_logarithm(errors: Sequence[float], *, of_runs: bool) -> tuple[float, FloatArray]:
+def _mean_logarithm(errors: Sequence[float] | FloatArray, *, of_runs: bool) -> tuple[float, FloatArray]:
     """Logarithm of this mean, and its derivative by each error."""
     held = np.maximum(errors, _LEAST)
     totals = np.append(held[0], np.hypot(held[0] if of_runs else 0.0, held[1:]))
@@ -230,19 +241,3 @@ def _spacing(values: FloatArray) -> float:
     """Median distance of neighbours among different values; 0 for one value."""
     gaps = np.diff(np.unique(values))
     return float(np.median(gaps)) if len(gaps) else 0.0
-
-
-def root_of(weight: FloatArray | None) -> FloatArray:
-    """Return the roots of weights, by which rows are multiplied; one number, 1, where all weights are equal.
-
-    Parameters
-    ----------
-    weight : ndarray of shape (n,) or None
-        Weights.
-
-    Returns
-    -------
-    ndarray of shape (n, 1) or (1, 1)
-        Roots.
-    """
-    return np.ones((1, 1)) if weight is None else np.sqrt(weight)[:, np.newaxis]

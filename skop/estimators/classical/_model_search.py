@@ -116,8 +116,7 @@ class _Trial:
     @one_thread()
     def left_out(self, samples: OutputSamples, residuals: FloatArray | None = None) -> Predictions:
         """Predictions of each sample without it, with errors times the factor for the search for length scales."""
-        model = self.model
-        factor = max(kernel.handicap for kernel in model.regressor.kernels)
+        model, factor = self.model, self.model.handicap
         if residuals is not None:
             model = replace(model, regressor=replace(model.regressor, left_out=residuals))
         found = model.left_out(samples.targets, samples.points(model), samples.weight)

@@ -171,6 +171,12 @@ class OutputModel:
         channels, scalars = self._places
         return field[..., channels], found[:, self._n_values :][:, scalars]
 
+    @property
+    def handicap(self) -> float:
+        """Factor by which the search for length scales has made its leave-one-out errors too small."""
+        regressor = self.regressor
+        return max(kernel.handicap for kernel in regressor.kernels) if isinstance(regressor, KernelModel) else 1.0
+
     def left_out(
         self,
         targets: Targets,

@@ -12,7 +12,7 @@ Notation: n samples, P points, B samples of a batch, Q query points, c input cha
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
@@ -32,13 +32,13 @@ from skop.estimators._field import FieldRegressor, end_if_interrupted
 from skop.estimators._reading import checked_by_caller
 from skop.estimators._weights import counts_as_weight, weight_option
 from skop.estimators.classical._components import BEYOND_CHANCE, error_of_mean, mean_of, of_others
-from skop.estimators.classical._copies import groups_of_same_inputs, groups_on_same_points, merged
+from skop.estimators.classical._copies import groups_of_same_inputs, groups_on_same_points, linked, merged
 from skop.estimators.classical._model_search import Units
 from skop.estimators.classical._nodes import keep_their_distances
 from skop.estimators.classical._pod import OF_USE, PODRegressor
 from skop.estimators.files._file_checks import Held, checks
 from skop.estimators.files._persistence import KNOWN
-from skop.estimators.fitting._comparison import ROUNDING, pairs
+from skop.estimators.fitting._comparison import ROUNDING, pairs, sums_of
 from skop.exceptions import FieldDataError, SkopWarning, warn
 from skop.surrogate._predictions import rows_of
 
@@ -90,7 +90,7 @@ class BaseModel:
         Model of the standardised targets.
     error : float
         L2 error of its predictions for unseen samples, over all samples together, relative to their variation about
-        the mean.
+        the mean, times the factor for the search for length scales.
     points : ndarray of shape (P, d) or None
         Points of its inputs; None if samples have points of their own.
     grid_shape : tuple of int or None
@@ -129,6 +129,7 @@ class BaseModel:
         units: Units | None = None,
         weight: FloatArray | None = None,
         n_frames: int = 1,
+        groups: IntArray | None = None,
     ) -> tuple[BaseModel, Predictions]:
         """Fit a base model, and predict samples as if each had not been in the fit.
 
@@ -147,23 +148,26 @@ class BaseModel:
             Weights of the samples.
         n_frames : int, default=1
             Number of successive samples that are the frames of one run.
+        groups : ndarray of int, shape (n,), or None, default=None
+            Numbers of the groups of samples that belong together otherwise.
 
         Returns
         -------
         model : BaseModel
             Model that was fitted to all used samples.
         unseen : Predictions
-            Predictions of samples by models that were fitted without their runs, and without samples of the same
+            Predictions of samples by models that were fitted without their runs or groups, and samples of the same
             inputs; zero for unused samples.
         """
         kept = _KEPT.get()
         if kept is None or not isinstance(kind, str) or not (data.inputs.in_memory and data.targets.in_memory):
-            return cls._fit(kind, data, used, units, weight, n_frames)
-        key = joblib.hash((kind, used, data.inputs, data.targets, data.spec.network_spec, units, weight, n_frames))
+            return cls._fit(kind, data, used, units, weight, n_frames, groups)
+        further = units, weight, n_frames, groups
+        key = joblib.hash((kind, used, data.inputs, data.targets, data.spec.network_spec, *further))
         if key not in kept:
             while len(kept) >= _MOST_KEPT:
                 kept.pop(next(iter(kept)))
-            kept[key] = cls._fit(kind, data, used, units, weight, n_frames)
+            kept[key] = cls._fit(kind, data, used, *further)
         model, unseen = kept[key]
         # A warm start changes attributes of the base model.
         return replace(model), unseen
@@ -177,15 +181,19 @@ class BaseModel:
         units: Units | None,
         weight: FloatArray | None,
         n_frames: int,
+        groups: IntArray | None,
     ) -> tuple[BaseModel, Predictions]:
         """Fit a base model, and predict samples as if each had not been in the fit."""
         _refuse_others_than_estimators(kind)
         whole = TrainingData(data.inputs[used], data.targets[used], data.spec.network_spec)
         # A copy of a left-out sample in the fit would make its prediction too good.
         own = None if weight is None else weight[used]
-        chosen, group, counts, near = merged(whole, own, n_frames)
+        chosen, group, counts, runs = merged(whole, own, has_runs=n_frames > 1 or groups is not None)
         merged_weight = counts_as_weight(kind, own, counts)
-        runs = near if n_frames == 1 else _runs_of(used // n_frames, group)
+        if groups is not None:
+            runs = _runs_of(linked(group, np.unique(groups[used], return_inverse=True)[1]), group)
+        elif n_frames > 1:
+            runs = _runs_of(used // n_frames, group)
         # A sample on the points of others would tell nothing of new points.
         together = groups_on_same_points(chosen.inputs, runs)
         runs = runs if together is None else together
@@ -207,10 +215,11 @@ class BaseModel:
                     found, nodes, estimator = again, estimator.numbering_, other
         is_useful = _is_better_than_mean(found, chosen.targets, merged_weight, runs)
         found = rows_of(found, group)
-        error = _relative_error(found, whole.targets, own)
+        error, seen = (_relative_error(found, whole.targets, own, by) for by in (_handicaps(estimator), None))
         shared = data.inputs.shared_coords
         model = cls(estimator, error, data.inputs.coords if shared else None, data.inputs.grid_shape, nodes=nodes)
-        model.leaves_rest = error < _SMALL_REST
+        # What the network learns has no such factor.
+        model.leaves_rest = seen < _SMALL_REST
         model.is_useful = is_useful
         model.keeps_distances = not shared and keep_their_distances(whole.inputs)
         if data.targets.elsewhere and data.targets.field is not None:
@@ -526,19 +535,34 @@ def remainder_sizes(
     return sizes[0], sizes[1]
 
 
-def _relative_error(found: Predictions, targets: Targets, weight: FloatArray | None) -> float:
-    """Error relative to the variation, with equal weight for all channels and scalars that vary."""
+def _relative_error(
+    found: Predictions, targets: Targets, weight: FloatArray | None, factors: Sequence[FloatArray] | None = None
+) -> float:
+    """Error relative to the variation, with equal weight for all channels and scalars that vary.
+
+    Factors are those of the errors of channels and of scalars.
+    """
     parts = []
-    for own, true in pairs(found, targets):
+    for number, (own, true) in enumerate(pairs(found, targets)):
         if own is not None:
             left, true = (part.reshape(-1, true.shape[-1]) for part in (true - own, true))
             each = None if weight is None else np.repeat(weight, len(true) // len(weight))
             whole = _sum_of((true - mean_of(true, each)) ** 2, each)
             varies = whole > ROUNDING**2 * _sum_of(true**2, each)
+            left = left if factors is None else factors[number] * left
             parts.append(_sum_of(left**2, each)[varies] / whole[varies])
     rest = np.concatenate(parts)
     # Where nothing varies, there is nothing to explain.
     return float(np.sqrt(np.mean(rest))) if len(rest) else 0.0
+
+
+def _handicaps(estimator: Any) -> list[FloatArray]:
+    """Factors of the left-out errors of channels and of scalars for the search for length scales, 1 without one."""
+    found = [np.ones(count) for count in (estimator.spec_.n_outputs, estimator.spec_.n_scalars)]
+    for model in estimator.models_ if isinstance(estimator, PODRegressor) else ():
+        for factors, numbers in zip(found, model.outputs, strict=True):
+            factors[numbers] = model.handicap
+    return found
 
 
 def _sum_of(rows: FloatArray, weight: FloatArray | None) -> FloatArray:
@@ -563,7 +587,7 @@ def _is_better_than_mean(
             )
             each = weight
             if runs is not None:
-                mean, base, each = (_sums_of(part, runs) for part in (mean, base, weight))
+                mean, base, each = (sums_of(part, runs) for part in (mean, base, weight))
             size = mean_of(mean, each)
             varies = varies or bool((size > ROUNDING**2 * np.square(true).mean()).any())
             is_smaller = mean_of(base, each) < OF_USE**2 * size
@@ -598,15 +622,6 @@ def _runs_of(runs: IntArray, group: IntArray) -> IntArray:
     found = np.empty(group.max() + 1, dtype=int)
     found[group] = runs
     return np.asarray(np.unique(found, return_inverse=True)[1])
-
-
-def _sums_of(rows: Any, runs: IntArray) -> Any:
-    """Sums of rows (n, ...) over the frames of each run; None for None."""
-    if rows is None:
-        return None
-    found = np.zeros((runs.max() + 1, *rows.shape[1:]))
-    np.add.at(found, runs, rows)
-    return found
 
 
 def _fit_on(

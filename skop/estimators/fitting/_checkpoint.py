@@ -188,6 +188,7 @@ class FitCheckpoints:
         estimator: Any,
         data: TrainingData,
         weight: Any,
+        groups: Any,
         plan: TrainingPlan,
         group: Group | None = None,
     ) -> Self:
@@ -203,6 +204,8 @@ class FitCheckpoints:
             Its samples, as they were read.
         weight : array-like or None
             Weights of the samples.
+        groups : ndarray of shape (n,) or None
+            Labels of groups of samples.
         plan : TrainingPlan
             Changes to the training loop.
         group : Group or None, default=None
@@ -227,7 +230,7 @@ class FitCheckpoints:
         def opened() -> tuple[Path, dict[str, Any]]:
             """The folder, and what was fitted before the training."""
             params = estimator.get_params(deep=False)
-            further = {"plan": described_plan(plan), "earlier": described_earlier(estimator)}
+            further = {"plan": described_plan(plan), "earlier": described_earlier(estimator), "groups": groups}
             folder = _open_folder(checkpoint_dir, estimator, params, data, weight, further)
             return folder, _read(folder / _START) or {}
 

@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from skop._typing import FloatArray
+from skop._typing import FloatArray, IntArray
 from skop.data import Predictions, Targets
 from skop.estimators.classical._components import BEYOND_CHANCE, beyond_chance
 from skop.estimators.classical._pod import OF_USE
 
-__all__ = ["ROUNDING", "Comparison", "Review", "correction_shares", "pairs"]
+__all__ = ["ROUNDING", "Comparison", "Review", "correction_shares", "pairs", "sums_of"]
 
 #: Compare the network with the base after these parts of the training; earlier ones are for a network that learns the
 #: residual, from this number of steps on.
@@ -52,12 +52,13 @@ class Comparison:
         weight: FloatArray,
         norms: FloatArray,
         n_frames: int = 1,
+        groups: IntArray | None = None,
     ) -> Comparison:
         """Compare m samples.
 
         Parameters
         ----------
-        unseen, corrected, truth, weight, norms, n_frames
+        unseen, corrected, truth, weight, norms, n_frames, groups
             Arguments of `correction_shares`.
 
         Returns
@@ -65,7 +66,7 @@ class Comparison:
         Comparison
             Shares and ratio.
         """
-        shares = correction_shares(unseen, corrected, truth, weight, norms, n_frames)
+        shares = correction_shares(unseen, corrected, truth, weight, norms, n_frames, groups)
         ratios: list[list[FloatArray]] = [[], []]
         both = pairs(unseen, corrected, n_frames), pairs(unseen, truth, n_frames)
         for share, (base, whole), (_, true), unit in zip(shares, *both, (norms, None), strict=True):
@@ -164,7 +165,13 @@ class Review:
 
 
 def correction_shares(
-    unseen: Predictions, corrected: Targets, truth: Targets, weight: FloatArray, norms: FloatArray, n_frames: int = 1
+    unseen: Predictions,
+    corrected: Targets,
+    truth: Targets,
+    weight: FloatArray,
+    norms: FloatArray,
+    n_frames: int = 1,
+    groups: IntArray | None = None,
 ) -> tuple[FloatArray | None, FloatArray | None]:
     """Shares of a correction that lower the error of samples which the network has not seen.
 
@@ -187,6 +194,8 @@ def correction_shares(
         Norm of the fields of each run, up to a factor.
     n_frames : int, default=1
         Number of successive samples that are the frames of one run, which count as one sample.
+    groups : ndarray of int, shape (m,), or None, default=None
+        Numbers of the groups of samples that belong together, of which each is one sample of the standard error.
 
     Returns
     -------
@@ -197,7 +206,7 @@ def correction_shares(
     both = pairs(unseen, corrected, n_frames), pairs(unseen, truth, n_frames)
     for number, ((base, whole), (_, true), unit) in enumerate(zip(*both, (norms, None), strict=True)):
         if base is not None:
-            shares[number] = _share(_by_channel(whole - base), _by_channel(true - base), weight, unit)
+            shares[number] = _share(_by_channel(whole - base), _by_channel(true - base), weight, unit, groups)
     return shares[0], shares[1]
 
 
@@ -212,7 +221,18 @@ def _error(left: FloatArray, weight: FloatArray, norms: FloatArray | None) -> Fl
     return np.sqrt(weight @ squares) if norms is None else (weight / norms) @ np.sqrt(squares)
 
 
-def _share(step: FloatArray, left: FloatArray, weight: FloatArray, norms: FloatArray | None) -> FloatArray:
+def sums_of(rows: Any, runs: IntArray) -> Any:
+    """Sums of rows (n, ...) over the samples of each run or group; None for None."""
+    if rows is None:
+        return None
+    found = np.zeros((runs.max() + 1, *rows.shape[1:]))
+    np.add.at(found, runs, rows)
+    return found
+
+
+def _share(
+    step: FloatArray, left: FloatArray, weight: FloatArray, norms: FloatArray | None, groups: IntArray | None
+) -> FloatArray:
     """Share for each channel of a correction of residuals, both (m, N, q)."""
     n_channels = left.shape[-1]
     gain, size = (np.sum(step * part, axis=1) for part in (left, step))
@@ -220,6 +240,8 @@ def _share(step: FloatArray, left: FloatArray, weight: FloatArray, norms: FloatA
     if norms is not None:
         factor = _least_norms(gain, size, np.sum(left**2, axis=1), weight, norms)
     gain, size = factor * gain, factor * size
+    if groups is not None:
+        gain, size = sums_of(gain, groups), sums_of(size, groups)
     total = size.sum(axis=0)
     # In a channel that does not vary, base and truth, or base and network, differ by rounding: nothing is to be added.
     differ = np.minimum(*(np.abs(part).max(axis=(0, 1)) for part in (step, left))) > ROUNDING
@@ -233,7 +255,7 @@ def _share(step: FloatArray, left: FloatArray, weight: FloatArray, norms: FloatA
     variance = np.divide(scatter, total**2 * freedom, out=infinite, where=(total > 0) & (freedom > ROUNDING))
     deviation = np.sqrt(variance)
     # With noise, a few samples support any factor: one that is not beyond chance is set to 0.
-    errors = beyond_chance(len(step)) if norms is None else BEYOND_CHANCE
+    errors = beyond_chance(len(gain)) if norms is None else BEYOND_CHANCE
     pulled = np.where(share > errors * deviation, share - deviation, 0.0)
     # A sample with a small field has a large weight, and would otherwise decide against all others.
     others = total - size

@@ -24,7 +24,7 @@ _OF_A_PROCESS = ("device", "n_jobs", "verbose")
 
 
 def described_fit(
-    estimator: Any, data: TrainingData, weight: Any, plan: TrainingPlan, checkpoint_dir: Any
+    estimator: Any, data: TrainingData, weight: Any, groups: Any, plan: TrainingPlan, checkpoint_dir: Any
 ) -> dict[str, str]:
     """Return checksums of all that processes which fit together must have in common.
 
@@ -36,6 +36,8 @@ def described_fit(
         Its samples, as they were read.
     weight : array-like or None
         Weights of the samples.
+    groups : ndarray of shape (n,) or None
+        Labels of groups of samples.
     plan : TrainingPlan
         Changes to the training loop.
     checkpoint_dir : path-like or None
@@ -49,7 +51,7 @@ def described_fit(
     params = {name: value for name, value in estimator.get_params().items() if name not in _OF_A_PROCESS}
     found = {"class": type(estimator).__qualname__} | {name: _checksum(value) for name, value in params.items()}
     found |= {"X or y": digest_of_data(data, None)}
-    found |= {"sample_weight": _checksum(None if weight is None else np.asarray(weight))}
+    found |= {"sample_weight": _checksum(None if weight is None else np.asarray(weight)), "groups": _checksum(groups)}
     found |= {
         "training plan": _checksum(described_plan(plan)),
         "earlier fit": _checksum(described_earlier(estimator)),

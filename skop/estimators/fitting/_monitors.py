@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from skop._typing import FloatArray
+from skop._typing import FloatArray, IntArray
 from skop.data import FieldLoader
 from skop.estimators.classical._common_grid import warn_of_resampling
 from skop.estimators.classical._components import BEYOND_CHANCE, error_of_mean
-from skop.estimators.fitting._comparison import Review
+from skop.estimators.fitting._comparison import Review, sums_of
 from skop.estimators.fitting._objective import Errors
 from skop.modules import ResidualDropout, set_drop_path
 from skop.networks import shift_patches
@@ -136,7 +136,7 @@ class OverfittingMonitor(Monitor):
         self.due = [later for later in self.due if later > part]
         is_able = self.n_remedies < len(self.remedies)
         if is_able or self._is_held_out_to_end:
-            unseen = session.group.once(session.errors_of(session.held))
+            unseen = self._errors_of(session.held)
             if is_able:
                 overfits, self.before = self.overfits(unseen, part)
                 if overfits:
@@ -151,10 +151,10 @@ class OverfittingMonitor(Monitor):
 
     def end(self, trainer: Trainer) -> None:
         """Put back the weights of the best look, if those of the end are worse beyond chance."""
-        best, session, held = self.best, self.session, self.session.held
+        best, held = self.best, self.session.held
         if best is None or held is None or not self._is_held_out_to_end or trainer.history.stopped == "base":
             return
-        more = _of_runs(session.group.once(session.errors_of(held))) - np.array(best["errors"])
+        more = _of_runs(self._errors_of(held)) - np.array(best["errors"])
         if more.mean() > BEYOND_CHANCE * error_of_mean(more, None):
             trainer.network.load_state_dict(best["weights"])
             trainer.history.best_iter = best["epoch"]
@@ -163,6 +163,15 @@ class OverfittingMonitor(Monitor):
     def _is_held_out_to_end(self) -> bool:
         """Whether samples are held out to judge the base; those of early stopping keep weights of their own."""
         return self.session.base.unseen is not None and self.session.valid is None
+
+    def _errors_of(self, rows: IntArray) -> Errors:
+        """Errors of samples or runs, or the means of those of each group, of which each tells as much as one sample."""
+        session, errors = self.session, self.session.group.once(self.session.errors_of(rows))
+        if session.groups is None:
+            return errors
+        numbers = np.unique(session.groups[rows], return_inverse=True)[1]
+        fields, scalars = (None if part is None else sums_of(part, numbers) / np.bincount(numbers) for part in errors)
+        return fields, scalars
 
     def overfits(self, unseen: Errors, part: float) -> tuple[bool, tuple[float, list[float]] | None]:
         """Whether held-out errors are above others beyond chance and fall no more; and the errors at this part.
@@ -175,7 +184,7 @@ class OverfittingMonitor(Monitor):
             return False, None
         rows = session.trained_on.reshape(-1, session.n_frames)
         rows = rows[np.linspace(0, len(rows) - 1, min(len(rows), max(n_held, _LEAST_COMPARED))).astype(int)].ravel()
-        seen = session.group.once(session.errors_of(rows))
+        seen = self._errors_of(rows)
         pairs = [
             (ours, theirs) for ours, theirs in zip(unseen, seen, strict=True) if ours is not None and theirs is not None
         ]

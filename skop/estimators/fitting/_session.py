@@ -35,7 +35,7 @@ from skop.estimators._field import times_since
 from skop.estimators._reading import n_referenced
 from skop.estimators._weights import check_weight
 from skop.estimators.classical._common_grid import MOST_GRID_AXES, on_grid, warn_of_resampling
-from skop.estimators.classical._copies import groups_of_same_inputs
+from skop.estimators.classical._copies import groups_of_same_inputs, linked
 from skop.estimators.fitting._base_model import remainder_sizes, standardized
 from skop.estimators.fitting._callbacks import EpochCallbacks
 from skop.estimators.fitting._checkpoint import FitCheckpoints
@@ -111,6 +111,8 @@ class FitSession:
         Checkpoints of this fit.
     start : float or None, default=None
         Time at which the fit began; now by default.
+    labels : ndarray of shape (n,) or None, default=None
+        Labels of groups of samples that belong together; those of a plan have its runs.
 
     Attributes
     ----------
@@ -122,6 +124,8 @@ class FitSession:
         Indices of the samples with positive weight.
     n_frames : int
         Number of successive samples that are the frames of one run, and stay together; 1 if samples are independent.
+    groups : ndarray of int, shape (n,), or None
+        Numbers of the groups of samples that belong together otherwise.
     scaling, training : ScalingOptions, TrainingOptions
         Parts of the estimator that the fit reads.
     points : FieldSet
@@ -153,9 +157,12 @@ class FitSession:
         plan: TrainingPlan,
         kept: FitCheckpoints | None = None,
         start: float | None = None,
+        labels: Any = None,
     ) -> None:
         self.estimator, self.whole, self.plan = estimator, data, plan
         self.n_frames = plan.n_steps or 1
+        has_groups = labels is not None and plan.n_steps is None
+        self.groups: IntArray | None = np.unique(labels, return_inverse=True)[1] if has_groups else None
         self.start = time.perf_counter() if start is None else start
         self.kept = kept or FitCheckpoints()
         self.group = self.kept.group
@@ -187,13 +194,13 @@ class FitSession:
         if resampler is not None and not model.surrogate_.has_base_on_points:
             warn_of_resampling(resampler, "use LaMORegressor without grid")
         self.held = self.valid
-        if self.base.unseen is not None and (self.held is None or len(self.held) < HELD_OUT[0] * self.n_frames):
+        n_held = 0 if self.held is None else len(np.unique(self._runs_of(self.held)))
+        if self.base.unseen is not None and n_held < HELD_OUT[0]:
             # A validation of few samples does not tell how much of a correction is right.
-            n_held = 0 if self.held is None else len(self.held) // self.n_frames
-            train, further = _hold_out(data, train, n_held, self.n_frames)
+            train, further = _hold_out(data, train, n_held, self.n_frames, self.groups)
             self.held = further if self.held is None else np.concatenate([self.held, further])
         elif self.held is None and self._needs_judging(len(train)):
-            train, self.held = _hold_out_to_judge(data.inputs, train)
+            train, self.held = _hold_out_to_judge(data.inputs, train, self.groups)
         self.loader = self.training_loader(train)
         split = {"training": len(train), "validation": 0 if self.valid is None else len(self.valid)}
         purpose = "share of the network" if self.base.unseen is not None else "signs of overfitting"
@@ -279,18 +286,23 @@ class FitSession:
             raise FieldDataError(f"{_other_points(data)}, but {reason}.")
 
     def _split(self) -> tuple[IntArray, IntArray | None]:
-        """Split the samples for training and validation; groups of successive samples are not split."""
+        """Split the samples for training and validation; groups and runs are not split."""
         if not self.estimator.early_stopping:
             return self.used, None
-        groups = self.used.reshape(-1, max(self.n_frames, self.plan.group_size))
-        n_valid = int(np.ceil(self.training.validation_fraction * len(groups)))
-        if n_valid >= len(groups):
+        numbers, own = np.unique(self._runs_of(self.used), return_inverse=True)
+        n_valid = int(np.ceil(self.training.validation_fraction * len(numbers)))
+        if n_valid >= len(numbers):
+            what = "samples" if self.groups is None else "groups"
             raise FieldDataError(
-                f"early_stopping holds out {n_valid} of {len(groups)} samples, and none is left to train on; pass "
+                f"early_stopping holds out {n_valid} of {len(numbers)} {what}, and none is left to train on; pass "
                 "more, lower training__validation_fraction, or set early_stopping=False."
             )
-        order = self.rng.permutation(len(groups))
-        return groups[np.sort(order[n_valid:])].ravel(), groups[np.sort(order[:n_valid])].ravel()
+        is_valid = np.isin(own, self.rng.permutation(len(numbers))[:n_valid])
+        return self.used[~is_valid], self.used[is_valid]
+
+    def _runs_of(self, rows: IntArray) -> IntArray:
+        """Numbers of the groups of samples, or of their runs or groups of a plan."""
+        return rows // max(self.n_frames, self.plan.group_size) if self.groups is None else self.groups[rows]
 
     def _resampled(self, data: TrainingData) -> TrainingData:
         """Return the samples as the network sees them: interpolated to a grid if `grid` is set and they have none."""
@@ -640,15 +652,17 @@ def _check_single_precision(scalers: Scalers) -> None:
         )
 
 
-def _hold_out(data: TrainingData, train: IntArray, n_held: int, n_frames: int) -> tuple[IntArray, IntArray]:
-    """Hold out some runs of frames, or what is missing of these; those with the same inputs stay together.
+def _hold_out(
+    data: TrainingData, train: IntArray, n_held: int, n_frames: int, groups: IntArray | None
+) -> tuple[IntArray, IntArray]:
+    """Hold out some runs of frames, or what is missing of these; groups and those with the same inputs stay together.
 
     Each of n samples that is missing raises the error by some part of 1 / n, and m samples that choose the share by
     some part of 1 / m, so that the best number grows with the square root of n. This part is larger where outputs
     are scalars alone, of which a sample is one number. Continued fits hold out the same ones, which the network has not
     seen then either.
     """
-    group = groups_of_same_inputs(data.inputs[train[::n_frames]], nearly=True)
+    group = _together(data.inputs, train[::n_frames], groups)
     n_samples = int(group.max()) + 1
     best = np.sqrt(n_samples) / 2 if data.targets.field is not None else min(2 * np.sqrt(n_samples), n_samples / 4)
     count = HELD_OUT[0] - n_held if n_held else int(np.clip(round(best), *HELD_OUT))
@@ -656,13 +670,19 @@ def _hold_out(data: TrainingData, train: IntArray, n_held: int, n_frames: int) -
     return train[~is_held], train[is_held]
 
 
-def _hold_out_to_judge(inputs: FieldSet, train: IntArray) -> tuple[IntArray, IntArray | None]:
+def _together(inputs: FieldSet, rows: IntArray, groups: IntArray | None) -> IntArray:
+    """Numbers of the samples or groups that are not held out apart, in an order as good as random."""
+    numbers = groups_of_same_inputs(inputs[rows], nearly=True)
+    return numbers if groups is None else linked(numbers, np.unique(groups[rows], return_inverse=True)[1])
+
+
+def _hold_out_to_judge(inputs: FieldSet, train: IntArray, groups: IntArray | None) -> tuple[IntArray, IntArray | None]:
     """Hold out a part of the samples, by which a training without a base is judged to overfit; none of few.
 
     The same ones for any seed, so that the random numbers of a fit do not depend on it. A sample that comes twice
     counts once, as one of weight 2 does.
     """
-    group = groups_of_same_inputs(inputs[train], nearly=True)
+    group = _together(inputs, train, groups)
     n_samples = int(group.max()) + 1
     if n_samples < _LEAST_JUDGED:
         return train, None

@@ -10,7 +10,7 @@ import numpy as np
 
 from skop._typing import FloatArray, IntArray
 from skop.data import FieldLoader, Predictions, Scalers, Targets, TrainingData
-from skop.estimators.classical._copies import groups_of_same_inputs
+from skop.estimators.classical._copies import groups_of_same_inputs, linked
 from skop.estimators.classical._nodes import keep_their_distances, nodes_correspond
 from skop.estimators.classical._pod import PODRegressor
 from skop.estimators.fitting._base_model import BaseModel, standardized
@@ -68,7 +68,7 @@ class SessionBase:
         model.base_, model._base_seconds, self.unseen = None, 0.0, None
         if model.base is None or (model._continues and earlier is None):
             return
-        if reason := model._why_no_base(whole, session.used, session.plan):
+        if reason := model._why_no_base(whole, session.used, session.plan, session.groups):
             self._refuse(reason)
             return
 
@@ -78,7 +78,7 @@ class SessionBase:
             if not (inputs.in_memory and targets.in_memory):
                 inputs, targets = inputs.read(slice(None)), targets.read(slice(None))
             samples = replace(whole, inputs=inputs, targets=standardized(targets, scalers))
-            options = _units_of(scalers), session.weight, session.n_frames
+            options = _units_of(scalers), session.weight, session.n_frames, session.groups
             base, unseen = BaseModel.fit(model.base, samples, session.used, *options)
             return base, unseen if resampler is None else on_grid_of(resampler, unseen, inputs)
 
@@ -139,7 +139,8 @@ class SessionBase:
             norms = _norms_of_runs(targets, n_frames)
             weight = np.ones(len(norms)) if session.weight is None else session.weight[held[::n_frames]]
             corrected, truth = (standardized(part, model.scalers_) for part in (found, targets))
-            return Comparison.of(rows_of(unseen, held), corrected, truth, weight, norms, n_frames)
+            groups = None if session.groups is None else np.unique(session.groups[held], return_inverse=True)[1]
+            return Comparison.of(rows_of(unseen, held), corrected, truth, weight, norms, n_frames, groups)
 
         return self.session.group.once(compare)
 
@@ -179,7 +180,9 @@ class SessionBase:
             network.set_shares(compared.field, compared.scalars)
 
 
-def why_no_base(model: Any, data: TrainingData, used: IntArray, plan: TrainingPlan) -> str:
+def why_no_base(
+    model: Any, data: TrainingData, used: IntArray, plan: TrainingPlan, groups: IntArray | None = None
+) -> str:
     """Say why samples cannot have a base under an operator; nothing if they can.
 
     Parameters
@@ -192,6 +195,8 @@ def why_no_base(model: Any, data: TrainingData, used: IntArray, plan: TrainingPl
         Indices of those with positive weight.
     plan : TrainingPlan
         Changes to the training loop.
+    groups : ndarray of int, shape (n,), or None, default=None
+        Numbers of the groups of samples that belong together.
 
     Returns
     -------
@@ -216,9 +221,13 @@ def why_no_base(model: Any, data: TrainingData, used: IntArray, plan: TrainingPl
     }
     if reason := next((reason for reason, applies in reasons.items() if applies()), ""):
         return reason
-    count = len(np.unique(groups_of_same_inputs(data.inputs[used[:: plan.n_steps or 1]])))
-    least = f"it needs at least {_LEAST_SAMPLES} with different inputs"
-    return f"{count} of the {n_used} samples have different inputs, and {least}" if count < _LEAST_SAMPLES else ""
+    numbers = groups_of_same_inputs(data.inputs[used[:: plan.n_steps or 1]])
+    count, least = numbers.max() + 1, f"it needs at least {_LEAST_SAMPLES} with different inputs"
+    if count < _LEAST_SAMPLES:
+        return f"{count} of the {n_used} samples have different inputs, and {least}"
+    count = count if groups is None else linked(numbers, np.unique(groups[used], return_inverse=True)[1]).max() + 1
+    what = f"the samples are {count} groups with different inputs, and it needs at least {_LEAST_SAMPLES}"
+    return what if count < _LEAST_SAMPLES else ""
 
 
 def _norms_of_runs(targets: Targets, n_frames: int = 1) -> FloatArray:

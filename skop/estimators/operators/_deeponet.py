@@ -142,7 +142,9 @@ class DeepONetRegressor(OperatorRegressor):
             )
         self.sensors_: FloatArray | None = sensors
 
-    def _why_no_base(self, data: TrainingData, used: IntArray, plan: TrainingPlan) -> str:
+    def _why_no_base(
+        self, data: TrainingData, used: IntArray, plan: TrainingPlan, groups: IntArray | None = None
+    ) -> str:
         """Say why there is no base model: its predictions would be input fields on points that are no sensors."""
         return "DeepONetRegressor reads input fields at its sensors only"
 

@@ -25,6 +25,7 @@ from skop._sklearn_compat import CallbackSupportMixin, fit_context
 from skop._typing import FloatArray, IntArray, PathOrStr
 from skop.data import DataSpec, FieldSet, Predictions, TrainingData
 from skop.estimators._field import FieldRegressor, fitted_attributes, restored_on_failure
+from skop.estimators._weights import labels_of_groups
 from skop.estimators.files._file_checks import Held, checks
 from skop.estimators.fitting._base_model import BaseModel
 from skop.estimators.fitting._callbacks import EpochCallbacks
@@ -185,7 +186,14 @@ class OperatorRegressor(OperatorParameters, CallbackSupportMixin, MeasuresCost, 
     # ------------------------------------------------------------------ fit
     @fit_context(prefer_skip_nested_validation=True)
     def fit(
-        self, X: Any, y: Any = None, sample_weight: Any = None, *, params: Any = None, checkpoint_dir: Any = None
+        self,
+        X: Any,
+        y: Any = None,
+        sample_weight: Any = None,
+        *,
+        groups: Any = None,
+        params: Any = None,
+        checkpoint_dir: Any = None,
     ) -> Self:
         """Train the network on samples.
 
@@ -212,6 +220,11 @@ class OperatorRegressor(OperatorParameters, CallbackSupportMixin, MeasuresCost, 
             MNO's ``"gnot"`` and ``"oformer"`` on grids. The network is then trained at these points.
         sample_weight : array-like of shape (n,) or None, default=None
             Weight of each sample in the loss, the scalers and the base; samples of weight 0 are not used.
+        groups : array-like of shape (n,) or None, default=None
+            Labels of groups of samples, such as the frames of a run or the loads of a geometry. Groups are held out as
+            a whole: from the base, whose errors are then those of new groups, for the share of the network, to see
+            overfitting, and by `early_stopping`. A base needs at least 10 groups. `TimeConditionedRegressor` and
+            `RolloutRegressor` keep trajectories together by themselves.
         params : DataFrame, dict of columns, array-like of shape (n, p) or None, default=None
             Global parameters of the runs beside fields or meshes, such as a design of experiments. Rows are matched
             with mesh files by the one column, or the index, that holds their paths, names or stems; without such names
@@ -245,17 +258,17 @@ class OperatorRegressor(OperatorParameters, CallbackSupportMixin, MeasuresCost, 
         network = getattr(self, "module_", None)
         kept = network.shares_restored_on_failure() if isinstance(network, CorrectionNetwork) else nullcontext()
         with restored_on_failure(self), kept:
-            self._train(X, y, sample_weight, self._training_plan, params, checkpoint_dir)
+            self._train(X, y, sample_weight, self._training_plan, groups, params, checkpoint_dir)
         return self
 
     def _train(
-        self, X: Any, y: Any, sample_weight: Any, plan: TrainingPlan, params: Any, checkpoint_dir: Any
+        self, X: Any, y: Any, sample_weight: Any, plan: TrainingPlan, groups: Any, params: Any, checkpoint_dir: Any
     ) -> History:
         """Read the data, prepare and train the network, and store the results."""
         self._check_parts()
         group = join_group(self._options("training").distributed)
         with group.together():
-            return self._train_in(group, X, y, sample_weight, plan, params, checkpoint_dir)
+            return self._train_in(group, X, y, sample_weight, plan, groups, params, checkpoint_dir)
 
     def _train_in(
         self,
@@ -264,6 +277,7 @@ class OperatorRegressor(OperatorParameters, CallbackSupportMixin, MeasuresCost, 
         y: Any,
         sample_weight: Any,
         plan: TrainingPlan,
+        groups: Any,
         params: Any,
         checkpoint_dir: Any,
     ) -> History:
@@ -272,15 +286,16 @@ class OperatorRegressor(OperatorParameters, CallbackSupportMixin, MeasuresCost, 
         if continues:
             self._check_continuation()
         reset = not (continues and self.spec_.is_table)
-        data = self._read(X, y, params=params, sample_weight=sample_weight, reset=reset)
-        group.require_same(lambda: described_fit(self, data, sample_weight, plan, checkpoint_dir))
-        kept = FitCheckpoints.of(checkpoint_dir, self, data, sample_weight, plan, group)
+        data = self._read(X, y, params=params, sample_weight=sample_weight, groups=groups, reset=reset)
+        labels = labels_of_groups(groups, len(data.inputs))
+        group.require_same(lambda: described_fit(self, data, sample_weight, labels, plan, checkpoint_dir))
+        kept = FitCheckpoints.of(checkpoint_dir, self, data, sample_weight, labels, plan, group)
         if (ended := kept.model(self)) is not None:
             for name in (*fitted_attributes(self), "_earlier"):
                 self.__dict__.pop(name, None)
             self.__dict__.update(ended)
             return History(stopped=self.stopped_)
-        session = FitSession(self, data, sample_weight, plan, kept, start)
+        session = FitSession(self, data, sample_weight, plan, kept, start, labels)
         session.prepare()
         told: dict[str, Any] = {"cheaper": cheaper_settings(self, session.points), "is_told": group.is_main}
         with kept.watching():
@@ -316,9 +331,11 @@ class OperatorRegressor(OperatorParameters, CallbackSupportMixin, MeasuresCost, 
         """Return an automatic batch size; a subclass may lower it."""
         return batch_size
 
-    def _why_no_base(self, data: TrainingData, used: IntArray, plan: TrainingPlan) -> str:
+    def _why_no_base(
+        self, data: TrainingData, used: IntArray, plan: TrainingPlan, groups: IntArray | None = None
+    ) -> str:
         """Say why the samples cannot have a base model; nothing if they can."""
-        return why_no_base(self, data, used, plan)
+        return why_no_base(self, data, used, plan, groups)
 
     def _sorts_points(self) -> bool:
         """Whether the points of a sample are brought into one order before the network sees them."""

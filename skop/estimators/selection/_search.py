@@ -472,7 +472,7 @@ class Search:
         data, every = TrainingData(self.samples.inputs, self.samples.targets, self.samples.spec), len(self.samples)
         why_not = getattr(operator.estimator, "_why_no_base", None)
         # Without a base, for example with too few samples, it may be worse than the model.
-        return why_not is None or not why_not(data, np.arange(every), DIRECT_TRAINING)
+        return why_not is None or not why_not(data, np.arange(every), DIRECT_TRAINING, self.samples.groups)
 
     def _fit_operators(self, operators: list[Candidate]) -> None:
         """Fit operators for equal times, before a final fit on the first fold alone, so that each has more time."""

@@ -104,7 +104,14 @@ class EnsembleRegressor(MeasuresCost, WrappingRegressor):
 
     @fit_context(prefer_skip_nested_validation=False)
     def fit(
-        self, X: Any, y: Any = None, sample_weight: Any = None, *, params: Any = None, checkpoint_dir: Any = None
+        self,
+        X: Any,
+        y: Any = None,
+        sample_weight: Any = None,
+        *,
+        groups: Any = None,
+        params: Any = None,
+        checkpoint_dir: Any = None,
     ) -> Self:
         """Fit all members on the same samples.
 
@@ -114,6 +121,8 @@ class EnsembleRegressor(MeasuresCost, WrappingRegressor):
             Inputs and targets.
         sample_weight : array-like of shape (n,) or None, default=None
             Weights of the samples, passed on to the members.
+        groups : array-like of shape (n,) or None, default=None
+            Labels of groups of samples, passed on to the members, see `LaMORegressor.fit`.
         params : as in the `fit` of the member, default=None
             Global parameters of the runs, passed on to the members.
         checkpoint_dir : path-like or None, default=None
@@ -152,7 +161,7 @@ class EnsembleRegressor(MeasuresCost, WrappingRegressor):
         earlier = getattr(self, "estimators_", [])[: self.n_members]
         if earlier and goes_on(self.estimator, earlier[0]):
             members[: len(earlier)] = [continued(member, self.estimator) for member in earlier]
-        given = {"sample_weight": sample_weight, "params": params}
+        given = {"sample_weight": sample_weight, "groups": groups, "params": params}
         options = {name: value for name, value in given.items() if value is not None} | kept
         with restored_on_failure(self), each_warning_once(), shared_between_fits():
             self.estimators_ = Parallel(n_jobs=workers_for(self.n_jobs, self.n_members))(
