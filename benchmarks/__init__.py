@@ -1,5 +1,5 @@
 """Benchmarks of kernels, operators and data sets: ``python -m benchmarks``."""
 
-import skop._openmp  # noqa: F401 - before anything that imports torch
+import skop._threads  # noqa: F401 - before anything that imports torch
 
 __all__: list[str] = []

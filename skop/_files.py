@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 import tempfile
@@ -9,14 +10,16 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-__all__ = ["require_folder", "write_in_one_step"]
+__all__ = ["require_writable", "write_in_one_step"]
 
 #: End of the name of a temporary file, and its age in seconds from which no process is still writing it.
 _TEMPORARY, _ABANDONED = ".skop-part", 3600.0
+#: Errors of a disk without room, or of a user who has used all of theirs.
+_FULL = (errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC))
 
 
-def require_folder(path: str | os.PathLike[str]) -> None:
-    """Raise an error if the folder of a file that is to be written does not exist, before the work on its content.
+def require_writable(path: str | os.PathLike[str]) -> None:
+    """Raise an error if a file cannot be written, before the work on its content.
 
     Parameters
     ----------
@@ -25,14 +28,43 @@ def require_folder(path: str | os.PathLike[str]) -> None:
 
     Raises
     ------
-    FileNotFoundError
-        If its folder does not exist.
+    FileNotFoundError, NotADirectoryError
+        If its folder does not exist, or is a file.
+    IsADirectoryError, FileExistsError
+        If the path is a folder, or a pipe or a device.
+    OSError
+        If no file can be made in the folder; of the class that the system gives, such as PermissionError.
     """
-    folder = Path(path).parent
-    if not folder.is_dir():
+    path, target = Path(path), Path(os.path.realpath(path))
+    folder = target.parent if path.is_symlink() else path.parent
+    if folder.exists() and not folder.is_dir():
+        raise NotADirectoryError(
+            f"{str(path)!r} cannot be written, since {str(folder)!r} is no folder but a file; correct the path."
+        )
+    if not folder.exists():
         raise FileNotFoundError(
             f"there is no folder {str(folder)!r} to save {str(path)!r} in; make it first, or correct the path."
         )
+    _mode_of_file(path, target)
+    try:
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        # The permissions alone do not tell: not of a file system that takes no files, and nothing to an administrator.
+        raise type(error)(
+            f"{str(path)!r} cannot be written, since no file can be made in the folder {str(folder)!r} "
+            f"({error.strerror}); choose another folder."
+        ) from error
+
+
+def _mode_of_file(given: str | os.PathLike[str], target: Path) -> int | None:
+    """Mode of a file, of which `target` is the path without links; None if there is none. Raise an error for others."""
+    mode = target.stat().st_mode if target.exists() else None
+    if mode is not None and stat.S_ISDIR(mode):
+        raise IsADirectoryError(f"{str(given)!r} is a folder; pass the path of a file, such as one in this folder.")
+    if mode is not None and not stat.S_ISREG(mode):
+        raise FileExistsError(f"{str(given)!r} is a pipe or a device and no file; pass the path of a file.")
+    return mode
 
 
 def write_in_one_step(path: Path, content: bytes | Callable[[Path], object]) -> None:
@@ -53,18 +85,15 @@ def write_in_one_step(path: Path, content: bytes | Callable[[Path], object]) -> 
     """
     # A link stays one, and its target is written.
     given, path = path, Path(os.path.realpath(path))
-    mode = path.stat().st_mode if path.exists() else None
-    if mode is not None and stat.S_ISDIR(mode):
-        raise IsADirectoryError(f"{str(given)!r} is a folder; pass the path of a file, such as one in this folder.")
-    if mode is not None and not stat.S_ISREG(mode):
-        raise FileExistsError(f"{str(path)!r} is a pipe or a device and no file; pass the path of a file.")
+    mode = _mode_of_file(given, path)
     try:
         _write_and_rename(path, content, mode)
     except OSError as error:
         if error.errno is None:
             raise
         # A full disk names no path, and other errors that of the temporary file. The number tells the class.
-        words = f"{error.strerror}; an earlier file at this path, if any, is unchanged"
+        remedy = "free some space, or choose" if error.errno in _FULL else "choose"
+        words = f"{error.strerror}; an earlier file at this path, if any, is unchanged; {remedy} another folder"
         raise OSError(error.errno, words, str(given)) from error
 
 

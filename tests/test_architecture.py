@@ -13,7 +13,7 @@ import pytest
 CHECKOUT = Path(__file__).parents[1]
 ROOT = CHECKOUT / "skop"
 BASE = {
-    *("_typing", "exceptions", "_optional", "_sklearn_compat", "_parameters", "_version", "_openmp", "_draws"),
+    *("_typing", "exceptions", "_optional", "_sklearn_compat", "_parameters", "_version", "_threads", "_draws"),
     *("_files", "_jobs"),
 }
 LOW = {"data", "ops", "losses", "metrics", "datasets"}
@@ -140,15 +140,15 @@ def kernels_elsewhere(modules):
                 yield f"{module.place}:{line} imports {name}, which needs a compiler"
 
 
-def torch_before_openmp(modules):
-    """Parts that import torch, but not `skop._openmp` before everything else in their first file."""
+def torch_before_threads(modules):
+    """Parts that import torch, but not `skop._threads` before everything else in their first file."""
     # Commands import torch inside functions, so that their --help is quick.
     users = {module.part for module in modules if any(name.partition(".")[0] == "torch" for _, name in module.imports)}
     for module in modules:
         is_first = str(module.place) in (f"{module.part}/__init__.py", f"{module.part}.py")
         names = [name for _, name in module.imports if name.partition(".")[0] not in sys.stdlib_module_names]
-        if is_first and module.part in users - BASE - {"cli"} and names[:1] != ["skop._openmp"]:
-            yield f"{module.place} does not begin with import skop._openmp"
+        if is_first and module.part in users - BASE - {"cli"} and names[:1] != ["skop._threads"]:
+            yield f"{module.place} does not begin with import skop._threads"
 
 
 def undocumented_modules(modules):
@@ -178,7 +178,7 @@ RULES = {
     sklearn_elsewhere: ("ops/_scan.py", "import sklearn.base"),
     private_sklearn_names: ("estimators/_base.py", "from sklearn.base import _fit_context"),
     kernels_elsewhere: ("ops/_dispatch.py", "from skop.ops import _cpu_threads"),
-    torch_before_openmp: ("data/__init__.py", "import torch\nimport skop._openmp"),
+    torch_before_threads: ("data/__init__.py", "import torch\nimport skop._threads"),
     undocumented_modules: ("data/_rows.py", "rows = 1"),
     public_modules_without_a_list: ("data/rows.py", '"""Rows."""'),
 }

@@ -51,7 +51,7 @@ def demo(
 @click.command()
 def info() -> None:
     """Print versions, device and threads, for bug reports."""
-    import skop._openmp  # noqa: F401 - before torch
+    import skop._threads  # noqa: F401 - before torch
 
     # isort: split
     import numpy as np

@@ -6,10 +6,13 @@ import ast
 import json
 import tempfile
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import click
+
+from skop._files import require_writable
 
 __all__ = [
     "CLASSICAL",
@@ -19,6 +22,7 @@ __all__ = [
     "load_model",
     "make_estimator",
     "parse_settings",
+    "require_output",
     "save_model",
 ]
 
@@ -136,17 +140,23 @@ def _check_writable(path: Path, inputs: Sequence[Path | str | None], force: bool
         raise click.UsageError(f"{path} is a folder; name a file")
     if target.exists() and not force:
         raise click.UsageError(f"{path} exists; choose another output by -o, or overwrite it by --force")
+    require_output(path)
+    return path
+
+
+def require_output(path: Path) -> None:
+    """Create the folder of a file, and check before any work that the file may be written."""
     try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        if target.exists():
-            with target.open("ab"):
-                pass
-        else:
-            with tempfile.TemporaryFile(dir=target.parent):
+        with suppress(FileExistsError):
+            path.parent.mkdir(parents=True, exist_ok=True)
+        require_writable(path)
+        if path.exists():
+            with path.open("ab"):
                 pass
     except OSError as error:
-        raise click.UsageError(f"cannot write {path}: {error.strerror}; choose another output") from error
-    return path
+        # Those of skop are sentences, those of the system a few words.
+        words = f"cannot write {path}: {error.strerror}; choose another output" if error.errno else str(error)
+        raise click.UsageError(words) from error
 
 
 def check_outputs(paths: Sequence[Path | None], inputs: Sequence[Path | str | None], force: bool) -> None:

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import click
 
+from skop.cli._models import require_output
+
 __all__ = ["SETS", "data"]
 
 #: Names of the sets; those of `skop.datasets`, which are listed without importing it.
@@ -59,7 +61,9 @@ def make(
     from skop.datasets._full_size import FULL_SIZE, parts_of_set
 
     files = parts_of_set(FULL_SIZE[name], output, samples, seed)
-    output.mkdir(parents=True, exist_ok=True)
+    for file in files:
+        if not file.path.exists():
+            require_output(file.path)
     for file in files:
         start, present = time.perf_counter(), None
         shown = io.StringIO() if quiet else sys.stderr

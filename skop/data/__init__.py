@@ -3,7 +3,7 @@
 `__all__` lists the names for users of skop; the other names are for the other packages of skop.
 """
 
-import skop._openmp  # noqa: F401 - before anything that imports torch
+import skop._threads  # noqa: F401 - before anything that imports torch
 from skop.data._fieldset import FieldSet as FieldSet
 from skop.data._fieldset import iterate_coords as iterate_coords
 from skop.data._fieldset import iterate_rows as iterate_rows

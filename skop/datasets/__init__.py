@@ -1,6 +1,6 @@
 """Data sets: ``make_*`` generate seeded samples with a solver, ``load_*`` read published files."""
 
-import skop._openmp  # noqa: F401 - before anything that imports torch
+import skop._threads  # noqa: F401 - before anything that imports torch
 from skop.datasets._advection import make_advection
 from skop.datasets._airfoil import make_airfoil
 from skop.datasets._antiderivative import make_antiderivative

@@ -1,6 +1,6 @@
 """The estimators, and `OperatorRegressor`, the base class for further operators."""
 
-import skop._openmp  # noqa: F401 - before anything that imports torch
+import skop._threads  # noqa: F401 - before anything that imports torch
 from skop.estimators._law import LawRegressor
 from skop.estimators._options import SymmetryOptions
 from skop.estimators._parts import predict_in_parts

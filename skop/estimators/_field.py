@@ -383,8 +383,9 @@ class FieldRegressor(RegressorMixin, FieldReader):
         ModelFileError
             If a parameter cannot be saved, such as a custom loss function or a regressor that skop does not know, or if
             parameters of the network were changed after the fit.
-        FileNotFoundError
-            If the folder of `path` does not exist.
+        OSError
+            If no file can be written there: its folder does not exist or takes no files, the path is a folder, or the
+            disk is full. An earlier file stays as it is.
         """
         save_estimator(self, path)
 

@@ -6,7 +6,7 @@ matplotlib is imported only when something is drawn.
 `__all__` lists the names for users of skop; the other names are for the other packages of skop.
 """
 
-import skop._openmp  # noqa: F401 - before anything that imports torch
+import skop._threads  # noqa: F401 - before anything that imports torch
 from skop.inspection._comparison import ModelResult as ModelResult
 from skop.inspection._comparison import compare_models
 from skop.inspection._curves import TrainingCurveDisplay

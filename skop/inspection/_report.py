@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from skop._files import write_in_one_step
+from skop._files import require_writable, write_in_one_step
 from skop._typing import FloatArray, PathOrStr
 from skop._version import __version__
 from skop.data import FieldSet, form_of, read_meshes
@@ -157,6 +157,8 @@ def write_report(
         If samples cannot be read.
     OptionalDependencyError
         If matplotlib is not installed.
+    OSError
+        If `path` cannot be written, before any work.
 
     Examples
     --------
@@ -168,6 +170,7 @@ def write_report(
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     write_report(f"{folder}/report.html", model, X[8:], X[8:], train=(X[:8], X[:8]), n_worst=1)
     """
+    require_writable(path)
     pictures = SvgPictures()
     X, y, names, meshes = _opened(estimator, X, y, names, meshes)
     if train is not None:

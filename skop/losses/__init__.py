@@ -6,7 +6,7 @@ scalar tensor. All of them first give one number per sample and then take the me
 the batch, so a sample's share does not depend on how many points its batch mates have.
 """
 
-import skop._openmp  # noqa: F401 - before anything that imports torch
+import skop._threads  # noqa: F401 - before anything that imports torch
 from skop.losses._losses import GradientRelativeL2Loss, MSELoss, RelativeL2Loss, SobolevLoss
 from skop.losses._losses import get_loss as get_loss
 from skop.losses._training_loss import TrainingLoss

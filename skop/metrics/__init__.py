@@ -6,7 +6,7 @@ arrays (samples with different numbers of points), or as a `skop.FieldSet`, and 
 float64.
 """
 
-import skop._openmp  # noqa: F401 - before anything that imports torch
+import skop._threads  # noqa: F401 - before anything that imports torch
 from skop.metrics._errors import (
     channel_sizes,
     max_error,

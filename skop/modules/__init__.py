@@ -3,7 +3,7 @@
 `__all__` lists the names for users of skop; the other names are for the other packages of skop.
 """
 
-import skop._openmp  # noqa: F401 - before anything that imports torch
+import skop._threads  # noqa: F401 - before anything that imports torch
 from skop.modules._attention import FourierAttention as FourierAttention
 from skop.modules._attention import GalerkinAttention as GalerkinAttention
 from skop.modules._attention import NormalizedLinearAttention as NormalizedLinearAttention

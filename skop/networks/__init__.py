@@ -3,7 +3,7 @@
 `__all__` lists the names for users of skop; the other names are for the other packages of skop.
 """
 
-import skop._openmp  # noqa: F401 - before anything that imports torch
+import skop._threads  # noqa: F401 - before anything that imports torch
 from skop.networks._interface import OperatorNetwork, Outputs
 from skop.networks._patch_network import PatchNetwork
 from skop.networks._patch_network import shift_patches as shift_patches

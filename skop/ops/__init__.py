@@ -1,6 +1,6 @@
 """Differentiable scans and rational bases: the computational cores of the state-space networks."""
 
-import skop._openmp  # noqa: F401 - before anything that imports torch
+import skop._threads  # noqa: F401 - before anything that imports torch
 from skop.ops._dispatch import record_backends
 from skop.ops._dispatch import traceable_scans as traceable_scans
 from skop.ops._selective import CORRECTIONS as CORRECTIONS

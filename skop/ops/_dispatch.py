@@ -73,7 +73,7 @@ def traceable_scans() -> Iterator[None]:
     >>> with traceable_scans(), record_backends() as used:
     ...     _ = selective_scan(one, one, -one[0, :1], one[..., None], one[..., None], backend="torch")
     >>> used
-    {'naive'}
+    {'torch'}
     """
     token = _traced.set(True)
     try:

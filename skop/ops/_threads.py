@@ -11,7 +11,7 @@ import os
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 
-from skop._openmp import gnu_parallel
+from skop._threads import gnu_parallel
 
 __all__ = ["run_on_threads"]
 

@@ -4,7 +4,7 @@ A part is an object with parameters of its own, as in ``LaMORegressor(mixer=Hydr
 names such as ``mixer__d_state``.
 """
 
-import skop._openmp  # noqa: F401 - before anything that imports torch
+import skop._threads  # noqa: F401 - before anything that imports torch
 from skop._parameters import Choice, Part, Whole, param
 from skop.parts._hosts import GNOT, GalerkinTransformer, Host, OFormer
 from skop.parts._mixers import (

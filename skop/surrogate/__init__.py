@@ -3,7 +3,7 @@
 All names are for the other packages of skop.
 """
 
-import skop._openmp  # noqa: F401 - before anything that imports torch
+import skop._threads  # noqa: F401 - before anything that imports torch
 from skop.surrogate._surrogate import Surrogate as Surrogate
 
 __all__: list[str] = []

@@ -21,7 +21,7 @@ import numpy as np
 from scipy.spatial import KDTree
 from scipy.spatial.distance import cdist
 
-from skop._openmp import one_thread
+from skop._threads import one_thread
 from skop._typing import FloatArray, IntArray
 from skop.data import FieldSet, boxes, iterate_rows
 from skop.exceptions import FieldDataError, NoveltyWarning, warn

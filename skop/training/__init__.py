@@ -3,7 +3,7 @@
 All names are for the other packages of skop; users have `skop.TrainingOptions`.
 """
 
-import skop._openmp  # noqa: F401 - before anything that imports torch
+import skop._threads  # noqa: F401 - before anything that imports torch
 from skop.training._config import History as History
 from skop.training._config import TrainerConfig as TrainerConfig
 from skop.training._continuation import EarlierTraining as EarlierTraining

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from skop._openmp import considerate_waiting
+from skop._threads import considerate_waiting
 from skop.training import local_rank
 
 __all__ = ["give_way", "isolated_randomness", "pick_device", "pick_dtype", "thread_limit"]

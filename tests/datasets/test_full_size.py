@@ -1,5 +1,6 @@
 """Data sets of the papers, written sample by sample: small ones by the same rules."""
 
+import errno
 import signal
 import subprocess
 import sys
@@ -232,6 +233,17 @@ def test_the_command_names_the_sets_and_each_card_names_the_command(tmp_path, ca
     ] * 2
     assert "all made before" in lines[-1]
     assert "made before" not in lines[0]
+
+
+def test_a_folder_that_takes_no_files_is_named_before_a_sample_is_made(tmp_path, monkeypatch, capsys):
+    def refuse(**_):
+        raise PermissionError(errno.EACCES, "as the system says")
+
+    monkeypatch.setattr("skop._files.tempfile.TemporaryFile", refuse)
+    monkeypatch.setattr("skop.datasets._full_size.SetFile._make", lambda *_: pytest.fail("a sample was made"))
+    assert main(["data", "make", "advection", "--samples", "2", "-o", str(tmp_path / "sets")]) == 2
+    assert "train.h5' cannot be written, " in (said := capsys.readouterr().err)
+    assert "(as the system says); choose another folder" in said
 
 
 def test_without_h5py_the_command_fails_before_anything_is_made(tmp_path, monkeypatch, capsys):

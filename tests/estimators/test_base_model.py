@@ -22,12 +22,12 @@ from skop import (
 )
 from skop.data import Predictions, Targets
 from skop.datasets import make_darcy
+from skop.estimators.classical._graph import ClassicalGraph
 from skop.estimators.fitting._base_model import BaseModel, standardized
 from skop.estimators.fitting._checkpoint import FitCheckpoints
 from skop.estimators.fitting._comparison import Comparison, Review, correction_shares
 from skop.estimators.fitting._session import FitSession
 from skop.estimators.fitting._session_base import SessionBase
-from skop.estimators.operators._export import _BaseGraph
 from skop.exceptions import FieldDataError
 from skop.metrics import relative_l2_error
 from skop.networks import Outputs
@@ -435,7 +435,7 @@ def test_parameters_alone_predict_samples_with_noisy_nodes(share, tmp_path):
     differences = [total(X.params[:3] + step) - total(X.params[:3] - step) for step in 1e-3 * np.eye(2)]
     gradient = model.gradient(X[:3], lambda field: field[..., 0].sum(dim=1))
     np.testing.assert_allclose(gradient, np.stack(differences, axis=1) / 2e-3, rtol=1e-4)
-    graph = _BaseGraph(model.base_, X, torch.float64)
+    graph = ClassicalGraph(model.base_.estimator, model.base_.points, X, torch.float64)
     with torch.no_grad():
         field, _ = graph(coords=torch.from_numpy(X.coords), params=torch.from_numpy(X.params))
     np.testing.assert_allclose(field.numpy(), model.base_.predict(X).fields, rtol=1e-6, atol=1e-6)

@@ -196,6 +196,10 @@ REGIONS = FieldSet(BENT, np.concatenate([HALVES, LOADS_2D[:, :1, None] * BENT[:,
 NODES = CLOUD + 0.1 * LOADS_2D[:, None] * np.sin(3 * CLOUD)
 
 
+SHARED_FIELDS = FieldSet(CLOUD, FIELDS)
+SMALL_FIELDS = (RANDOM.normal(size=(24, 2)) @ np.sin(np.arange(24.0).reshape(2, 12))).reshape(24, 4, 3, 1)
+
+
 def over_base(X, y, base="pod", share=0.0, kind=LaMORegressor, **params):
     """An estimator whose network has a share of the prediction over its base."""
     model = tiny(kind, base=base, **params).fit(X, y)
@@ -255,7 +259,56 @@ def test_onnx_of_base_and_network_on_scattered_points(kind, tmp_path):
     require_parity(model, LOADS_2D, tmp_path / "model.onnx", counts=(24, 1), tolerance=1e-6)
 
 
+def pod(X, y, **params):
+    return PODRegressor(**params).fit(X, y)
+
+
+PODS = {
+    "table to scalars": (LOADS_2D, np.sin(3 * LOADS_2D), {}),
+    "table to fields and scalars": (
+        LOADS_2D, FieldSet(CLOUD, OF_LOADS.values, params=1e6 * LOADS_2D[:, :1], channel_names=["u", "v"]), {},
+    ),
+    "grid to grid": (SMALL_FIELDS, np.tanh(SMALL_FIELDS), {}),
+    "logarithms": (1 + LOADS_2D, np.exp(5 * LOADS_2D[:, :1]) * (1 + LOADS_2D), {
+        "param_transform": "log", "target_transform": "log",
+    }),
+    "regions beside parameters": (REGIONS, FieldSet(BENT, 1 / HALVES + BENT[:, :1]), {}),
+    "coordinates of samples": (FieldSet(NODES, None), FieldSet(NODES, np.cos(3 * NODES)), {"grid": None}),
+}  # fmt: skip
+
+
+@pytest.mark.filterwarnings("ignore::skop.exceptions.SkopWarning")
+@pytest.mark.parametrize("name", PODS)
+def test_programs_of_pod_give_the_numbers_of_predict(name, tmp_path):
+    X, y, params = PODS[name]
+    model = pod(X, y, **params)
+    model.export(tmp_path / "model.pt2", None if X is LOADS_2D else X)
+    require_parity(model, X, tmp_path / "model.pt2", counts=(24, 1), tolerance=1e-6)
+
+
+def test_onnx_of_pod_gives_the_numbers_of_predict(tmp_path):
+    X, y, _ = PODS["table to fields and scalars"]
+    model = pod(X, y)
+    model.export(tmp_path / "model.onnx")
+    require_parity(model, X, tmp_path / "model.onnx", counts=(24, 1), tolerance=1e-6)
+    metadata = {row.key: row.value for row in pytest.importorskip("onnx").load(tmp_path / "model.onnx").metadata_props}
+    assert metadata["estimator"] == "PODRegressor"
+    assert json.loads(metadata["outputs"])["field"] == {
+        "shape": ["batch", 11, 2], "dtype": "float64", "channels": ["u", "v"],
+    }  # fmt: skip
+
+
 REFUSALS = {
+    "POD with another regressor": (
+        lambda: pod(LOADS_2D, OF_LOADS, regressor=Ridge()), "m.pt2", None, r"regressor=Ridge\(\.\.\.\).*'auto'",
+    ),
+    "POD on a common grid": (
+        lambda: pod(SHARED_FIELDS, SHARED_FIELDS, grid=(4, 4)), "m.pt2", SHARED_FIELDS, "common grid.*grid=None",
+    ),
+    "POD on other points": (
+        lambda: pod(SHARED_FIELDS, SHARED_FIELDS), "m.pt2", FieldSet(NODES[0], FIELDS[:2]), "other points than in the",
+    ),
+    "POD without samples": (lambda: pod(SHARED_FIELDS, SHARED_FIELDS), "m.pt2", None, "export needs X"),
     "a base with another regressor": (
         lambda: over_base(LOADS_2D, OF_LOADS, base=PODRegressor(regressor=Ridge())), "m.onnx", None,
         r"PODRegressor\(regressor=Ridge\(\.\.\.\)\).*base=None",

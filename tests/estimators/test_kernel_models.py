@@ -12,7 +12,7 @@ from sklearn.gaussian_process.kernels import RBF, Matern
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from skop import PODRegressor
-from skop._openmp import one_thread
+from skop._threads import one_thread
 from skop.data import FieldSet, Targets
 from skop.estimators.classical._components import Decomposition
 from skop.estimators.classical._kernel_models import AkimaSystem, Kernel, KernelModel, System

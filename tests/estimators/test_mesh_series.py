@@ -216,7 +216,13 @@ def test_time_conditioned_from_files_to_series(folder, tmp_path):
     arrays = TimeConditionedRegressor(PODRegressor(), times=TIMES).fit(start, FieldSet(points, values))
     np.testing.assert_allclose(frames(found), arrays.predict(start).values, atol=1e-10)
     assert model.score(runs()) == pytest.approx(arrays.score(start, FieldSet(points, values)))
-    assert model.error_by_time(runs()).shape == (4,)
+    errors = model.error_by_time(runs())
+    assert errors.shape == (4,)
+    # Runs whose frames are at other times are evaluated at these, and refused elsewhere.
+    firsts = [MeshSeries(item.meshes[:2], item.times[:2]) for item in runs()]
+    np.testing.assert_allclose(model.error_by_time(firsts, times=TIMES[:2]), errors[:2])
+    with pytest.raises(FieldDataError, match=r"has 4 frames at times 0 to .*, times has 2 at 0 to "):
+        model.error_by_time(runs(), times=TIMES[:2])
     np.testing.assert_array_equal(found[1].meshes[2].point_data["u_true"], run(1).meshes[2].point_data["u"])
     # Inputs may be the first frame only, in a list of meshes; other times are predicted with the inputs beside them.
     firsts = [item.meshes[0] for item in runs()]

@@ -344,8 +344,9 @@ def test_an_error_of_the_system_names_the_path(model, path, monkeypatch, number)
         raise OSError(number, "as the system says")
 
     monkeypatch.setattr("skop._files.os.fsync", crash)
-    with pytest.raises(OSError, match=r"as the system says; an earlier file .* is unchanged") as caught:
+    with pytest.raises(OSError, match=r"as the system says; an earlier file .* is unchanged; .* folder") as caught:
         model.save(path)
+    assert ("free some space" in str(caught.value)) == (number == errno.ENOSPC)
     assert (type(caught.value), caught.value.errno) == (type(OSError(number, "")), number)
     assert str(caught.value).endswith(repr(str(path)))
     assert path.read_bytes() == before
@@ -383,6 +384,24 @@ def test_a_folder_is_no_file_to_write(model, tmp_path, monkeypatch):
             model.save(path)
         assert "skop-part" not in str(caught.value)
     assert [*tmp_path.rglob("*")] == [tmp_path / "models"]
+
+
+@pytest.mark.parametrize("number", [errno.EACCES, errno.EROFS, errno.ENOENT])
+def test_a_folder_that_takes_no_files_is_named_before_the_work(model, tmp_path, monkeypatch, number):
+    def refuse(**_):
+        raise OSError(number, "as the system says")
+
+    monkeypatch.setattr("skop._files.tempfile.TemporaryFile", refuse)
+    monkeypatch.setattr("skop.estimators.files._persistence.write_state", lambda *_: pytest.fail("the file was made"))
+    words = r"'.*model\.skop' cannot be written, .* folder '.*' \(as the system says\); choose another folder"
+    with pytest.raises(OSError, match=words) as caught:
+        model.save(tmp_path / "model.skop")
+    assert type(caught.value) is type(OSError(number, ""))
+
+
+def test_a_file_is_no_folder_to_write_in(model, path):
+    with pytest.raises(NotADirectoryError, match=r"model\.skop' is no folder but a file; correct the path"):
+        model.save(path / "other.skop")
 
 
 # ---------------------------------------------------------------- damage

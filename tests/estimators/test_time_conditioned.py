@@ -301,6 +301,25 @@ def test_errors_by_time_are_those_of_each_frame(fields):
     assert expected.min() > 0.01
 
 
+def test_errors_by_time_at_other_times_than_those_of_the_fit(fields):
+    X, y = fields
+    model = TimeConditionedRegressor(PODRegressor(n_components=1), times=5).fit(X, y[..., ::2])
+    times = [0.9, 0.1, 0.5]
+    truth = 1.1 * model.predict(X, times=times) + 0.1
+    errors = model.error_by_time(X, truth, times=times)
+    apart = [model.error_by_time(X, truth[..., [k]], times=[time])[0] for k, time in enumerate(times)]
+    np.testing.assert_allclose(errors, apart, rtol=1e-10)
+    assert len(np.unique(errors)) == 3
+    # At the times of the fit these are the errors without times, and a single one is what `score` counts.
+    every = y[..., ::2]
+    np.testing.assert_array_equal(model.error_by_time(X, every, times=model.times_), model.error_by_time(X, every))
+    single = TimeConditionedRegressor(PODRegressor(), times=[0.5]).fit(X, every[..., :1])
+    assert single.error_by_time(X, every[..., :1], times=[0.5])[0] == pytest.approx(1 - single.score(X, every[..., :1]))
+    with pytest.raises(FieldDataError, match=r"y has 5 channels.* 3"):
+        model.error_by_time(X, every, times=times)
+    assert len(model.error_by_time(X, every)) == 5
+
+
 # ---------------------------------------------------------------------- scikit-learn's ways
 @pytest.mark.exhaustive
 def test_clone_search_pickle_and_seeds(fields):

@@ -162,6 +162,12 @@ def test_meshes_with_scalars_beside_their_fields_are_tested(tmp_path):
     assert "<h2>Errors</h2>" in (tmp_path / "report.html").read_text(encoding="utf-8")
 
 
+def test_a_path_that_cannot_be_written_is_named_before_the_work(tmp_path, monkeypatch):
+    monkeypatch.setattr("skop.inspection._report.evaluate", lambda *_, **__: pytest.fail("predicted for nothing"))
+    with pytest.raises(FileNotFoundError, match="there is no folder"):
+        write_report(tmp_path / "none" / "report.html", PODRegressor(), np.zeros((2, 3)), np.zeros(2))
+
+
 def test_missing_matplotlib_is_named(tmp_path, monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "matplotlib", None)
     with pytest.raises(OptionalDependencyError, match="pip install matplotlib"):

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 from torch.nn.functional import softplus
+from torch.utils._python_dispatch import TorchDispatchMode
 
 import skop
 import skop.ops
@@ -427,7 +428,7 @@ def test_a_default_device_elsewhere_does_not_matter_to_the_other_scans(name):
 
 @pytest.mark.parametrize("length", [5, 37])
 def test_scans_for_exports_are_the_reference(length):
-    """Chunks without shared buffers; selective scans are the reference itself."""
+    """Chunks without shared buffers."""
     generator = torch.Generator().manual_seed(0)
 
     def normal(*shape):
@@ -444,6 +445,38 @@ def test_scans_for_exports_are_the_reference(length):
             found = ssd_scan(*given, chunk_size=8, backend="numba", **options)
         assert used == {"torch"}
         torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize("length", [1, 5, 64, 150])
+def test_selective_scans_for_exports_are_the_reference_in_few_operations(length, monkeypatch):
+    """Segments of blocks, which a length of 150 fills up with steps of size zero."""
+    generator = torch.Generator().manual_seed(0)
+
+    def normal(*shape):
+        return torch.randn(*shape, generator=generator, dtype=torch.float64)
+
+    given = normal(2, length, 3), normal(2, length, 2, 3), -normal(2, 3, 4).exp()
+    given += normal(2, length, 2, 4), normal(2, length, 2, 4), normal(2, 3)
+    options = {"paths": torch.stack([torch.randperm(length, generator=generator) for _ in range(2)])}
+    options |= {"dt_bias": normal(2, 3), "dt_softplus": True, "R": normal(2, 3, 4), "return_final_state": True}
+    for start in (None, normal(2, 2, 3, 4)):
+        expected = selective_scan(*given, **options, initial_state=start, backend="naive")
+        with traceable_scans(), record_backends() as used, CountedOperations() as counted:
+            found = selective_scan(*given, **options, initial_state=start, backend="numba")
+        assert used == {"torch"}
+        torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-10)
+    # The reference has some 13 for each token.
+    assert counted.number < 150 + 3 * length
+
+
+class CountedOperations(TorchDispatchMode):
+    """Number of the operations within the block."""
+
+    number = 0
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        self.number += 1
+        return function(*args, **(kwargs or {}))
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 import skop
-from skop import _openmp, exceptions
+from skop import _threads, exceptions
 from skop.ops import _cpu_tools, _dispatch
 
 #: A problem, as text since other processes run it as well: outputs and gradients from the seed alone.
@@ -154,7 +154,7 @@ def tiny_package(root):
     for path in Path(_cpu_tools.__file__).parent.glob("_*.py"):
         if path.name.startswith(("_simd", "_cpu")) or path.name == "_threads.py":
             shutil.copy(path, folder)
-    shutil.copy(_openmp.__file__, folder.parent)
+    shutil.copy(_threads.__file__, folder.parent)
     shutil.copy(exceptions.__file__, folder.parent)
     for package in (folder.parent, folder, folder / "tiny"):
         (package / "__init__.py").touch()

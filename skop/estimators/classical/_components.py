@@ -10,7 +10,7 @@ import numpy as np
 from scipy.linalg import eigh, svd
 from scipy.special import ndtr, stdtrit
 
-from skop._openmp import one_thread
+from skop._threads import one_thread
 from skop._typing import FloatArray, IntArray
 from skop.estimators.files._file_checks import Held, checks
 from skop.estimators.files._persistence import KNOWN

@@ -11,10 +11,11 @@ from typing import Any, Self
 import numpy as np
 import torch
 from sklearn.utils import gen_batches
+from sklearn.utils.validation import check_is_fitted
 
-from skop._openmp import one_thread
 from skop._sklearn_compat import HasMethods, Interval, SequenceOf, StrOptions, fit_context
-from skop._typing import FloatArray, IntArray
+from skop._threads import one_thread
+from skop._typing import FloatArray, IntArray, PathOrStr
 from skop.data import (
     FieldSet,
     Predictions,
@@ -27,6 +28,7 @@ from skop.estimators._parts import by_chunks
 from skop.estimators._weights import counts_as_weight, used_samples, weight_option
 from skop.estimators.classical._common_grid import on_grid, readings, reads_points, warn_of_resampling
 from skop.estimators.classical._copies import groups_on_same_points, relative, without_copies
+from skop.estimators.classical._graph import export_pod
 from skop.estimators.classical._input_reader import InputReader, refuse_ragged, regions_of
 from skop.estimators.classical._kernel_models import KernelModel
 from skop.estimators.classical._model_search import REGRESSORS, ModelSearch, OutputSamples, Units
@@ -88,14 +90,13 @@ class PODRegressor(FieldRegressor):
         another regressor: as None. Power laws, such as that of a load, a length and a modulus, become linear. Near 0
         logarithms go on by their tangents.
     grid : tuple of int, "auto" or None, default="auto"
-        Regular grid to which samples without a grid are interpolated: the number of points along each axis of the
-        bounding box of all training points. Inputs and targets are interpolated to the grid and predictions back to
-        points, linearly; leave-one-out errors are errors on the grid. ``"auto"`` interpolates only if samples differ in
-        their number of points or their nodes do not correspond, to a grid with about eight times as many cells as the
-        mean sample has points. None never interpolates; data on a grid are never interpolated. The distance of each
-        grid point from the nearest point of a sample, which shows its shape, is one more input channel, see
-        `skop.data.GridResampler`. With input fields or global parameters, and a regressor of skop, this channel is used
-        only if it lowers the leave-one-out error by 2 %.
+        Regular grid to which samples without a grid are interpolated, linearly, and from which predictions are: the
+        number of points along each axis of the bounding box of all training points. Leave-one-out errors are errors on
+        the grid. ``"auto"`` interpolates only if samples differ in their number of points or their nodes do not
+        correspond, to a grid with about eight times as many cells as the mean sample has points. None never
+        interpolates; data on a grid are never interpolated. The distance of each grid point from the nearest point of a
+        sample, which shows its shape, is one more input channel, see `skop.data.GridResampler`. With input fields or
+        global parameters, and a regressor of skop, it is used only if it lowers the leave-one-out error by 2 %.
     input_fields, target_fields : list of str or None, default=None
         Names of the mesh fields that are inputs and targets; targets also if y is scalars, which are learnt too.
     cell_data : {"refuse", "to_points", "cells"}, default="refuse"
@@ -113,19 +114,16 @@ class PODRegressor(FieldRegressor):
     leave_one_out_error_ : float
         Mean relative L2 error of the training samples, as `score` measures it, each predicted by a fit to all others
         with the same hyperparameters and components; times a factor of at least 1 where length scales were tuned, see
-        the notes. Not with a regressor of scikit-learn.
-        With one parameter on a regular set of samples it is far above the error of new samples between those of the
-        fit, since leaving out a sample doubles a gap. The choice among regressors is little affected.
-        Samples with the same inputs are left out together, since new ones have other inputs; models are chosen by
-        single samples, of which repeated ones tell the noise.
-        Where samples share the values of a parameter, as in a factorial design, it is the error at these values; with
-        `groups` that number the values, it is that at others. With `groups`, errors of fields are relative to the root
-        mean square of the norms in a group, such as those of the frames of a run.
+        the notes. Not with a regressor of scikit-learn. With one parameter it is far above the error of new samples
+        between those of the fit, since leaving out a sample doubles a gap. Samples with the same inputs are left out
+        together, since new ones have other inputs. Where samples share the values of a parameter, as in a factorial
+        design, it is the error at these values; with `groups` that number the values, it is that at others. With
+        `groups`, errors of fields are relative to the root mean square of the norms in a group, such as those of the
+        frames of a run.
     leave_one_out_errors_ : dict of str to float
         The same error of each regressor that was tried, with the best hyperparameters; ``"logarithms"`` is that with
         logarithms, and ``"apart"`` that of several models for different outputs, where these are used. With more than
-        400 samples, a regressor that is at least 1.2 times worse on a part of the samples keeps the best penalty of
-        this part; with more than 2,000, it also has fewer inducing samples.
+        400 samples, that of a regressor which is far worse on a part of the samples is found with less care.
     resampling_error_ : float or None
         Mean relative L2 error of the training targets after interpolation to the common grid and back: the error of a
         model without any error on the grid. None without such a grid. A fit warns above 0.02.
@@ -156,24 +154,19 @@ class PODRegressor(FieldRegressor):
     system. Length scales are found by the gradient of the leave-one-out error. They and the modes fit the training
     samples better than other samples, so that this error is too small. Therefore modes and length scales are found
     again without an eighth of the samples. Both the kernel that is found and the kernel from which the search starts
-    predict this eighth. The same is done with the other eighths, or with four of them if these agree, and likewise with
-    each of 5 to 7 samples. The length scales of the search are taken only if their errors on these parts are smaller.
-    The leave-one-out error is then multiplied by a factor, so that it is smaller than that of the start in the same
-    ratio as these errors. With more than 400 samples, a part of them decides on kernels.
+    predict this eighth, and so on for the other eighths. The length scales of the search are taken only if their errors
+    on these parts are smaller. The leave-one-out error is then multiplied by a factor, so that it is smaller than that
+    of the start in the same ratio as these errors. With more than 400 samples, a part of them decides on kernels.
 
     With more than 2,000 samples, kernels have 1,500 inducing samples, each the farthest from the ones before it, and
     ridge regression on these kernels predicts all samples (subset of regressors). Leave-one-out residuals keep the
     inducing samples. Variances include the variance of the process given its values at the inducing samples
-    (deterministic training conditional). A regressor that is at least 1.2 times worse on some of the samples has 400
-    inducing samples.
+    (deterministic training conditional).
 
-    Over one parameter, the first and the last sample do not count in leave-one-out errors, since they would be
-    extrapolated. Length scales are tried in small steps, and all components share one regressor and one penalty. Of the
-    Gaussian processes whose errors are up to a tenth above the smallest, the likeliest is taken. If no error is below
-    that of the mean beyond chance, the likeliest of all is taken, since some model predicts a few samples of noise by
-    chance. Leaving out a sample doubles a gap, so that leave-one-out errors are much larger than errors of new samples
-    between those of the fit. A slope of Akima's interpolation is a weighted mean of the slopes to both neighbours. The
-    weights are norms, over all components, of the changes of slope on the other side.
+    Over one parameter, the first and the last sample do not count in leave-one-out errors, and all components share one
+    regressor and one penalty. The page "How models are chosen" of the user guide has all rules. A slope of Akima's
+    interpolation is a weighted mean of the slopes to both neighbours. The weights are norms, over all components, of
+    the changes of slope on the other side.
 
     The standard deviation of ``predict(X, return_std=True)`` is that of a new observation: by a Gaussian process with
     the kernel of the regressor, or with ``"akima"`` by a random walk. It grows with the distance from the training
@@ -439,10 +432,10 @@ class PODRegressor(FieldRegressor):
         Fields and scalars are one row for each sample (n, P * c + s) in physical units. Fields of inputs, where the fit
         had any, are those of `inputs`.
         """
-        if inputs is not None and self.numbering_ is not None:
-            self.numbering_.check(inputs.coords)
         features = None
         if inputs is not None:
+            if self.numbering_ is not None:
+                self.numbering_.check(inputs.coords)
             rows, known = InputReader.of(self).transform(inputs)
             features, regions = torch.as_tensor(rows), torch.tensor(known[:, params.shape[1] :])
             params = torch.cat([params, regions], dim=1)
@@ -453,17 +446,15 @@ class PODRegressor(FieldRegressor):
     ) -> FloatArray:
         """Return the derivative of an output with respect to the global parameters of each sample.
 
-        It is computed by automatic differentiation, and has none of the rounding errors of differences between
-        predictions: the weights of a regressor that interpolates nearly cancel.
+        Automatic differentiation has none of the rounding of differences, in which weights nearly cancel.
 
         Parameters
         ----------
         X : as in `predict`, with global parameters
             A table of parameters or features, a FieldSet with `params`, or fields or meshes beside `params`.
         output : int, callable or None, default=None
-            Output to differentiate: the index of a scalar output; or a function of the predicted fields, a tensor
-            ``(m, P, q)``, that returns a tensor ``(m,)``, as in `LaMORegressor.gradient`. A large set comes in parts of
-            m < n samples. None is for estimators that predict a single scalar.
+            Output to differentiate, as in `LaMORegressor.gradient`: the index of a scalar output, or a function of the
+            predicted fields ``(m, P, q)`` that returns a tensor ``(m,)``. None is for a single scalar.
         params : as in `predict`
             Global parameters beside fields or meshes, with respect to which the derivative is taken.
 
@@ -478,10 +469,6 @@ class PODRegressor(FieldRegressor):
             If X has no global parameters, samples are interpolated to a common grid, `regressor` is one of
             scikit-learn, or `output` does not match the predictions.
 
-        See Also
-        --------
-        predict : Predict the outputs.
-
         Examples
         --------
         >>> import numpy as np
@@ -495,19 +482,42 @@ class PODRegressor(FieldRegressor):
         with each_warning_once():
             inputs, _ = self._read_inputs(X, params)
             self._warn_if_outside(inputs)
-            select, n_outputs = selection(self.spec_, inputs, output), self.spec_.n_outputs
+            return _gradient(self, inputs, output)
 
-            def values(rows: Any, given: torch.Tensor) -> torch.Tensor:
-                """The output of some samples."""
-                # What cannot be predicted has no derivative.
-                self._predict_values(inputs[rows])
-                found = self._predict_tensor(given, inputs[rows])
-                count = found.shape[1] - self.spec_.n_scalars
-                field = found[:, :count].unflatten(1, (-1, n_outputs)) if n_outputs else None
-                return select(Outputs(field, found[:, count:]))
+    def export(self, path: PathOrStr, X: Any = None, *, params: Any = None, batch_size: int | None = None) -> None:
+        """Write components and regressor as one graph for other runtimes: ONNX, or a program of `torch.export`.
 
-            size = max(1, PREDICT_POINTS // int(inputs.n_points.max()))
-            return derivatives(values, inputs.params, gen_batches(len(inputs), size))
+        It maps inputs to outputs in physical units and double precision, for one number of points.
+
+        Parameters
+        ----------
+        path, X, params, batch_size : as in `LaMORegressor.export`
+            File to write, ``"model.onnx"`` or ``"model.pt2"``; samples on the points for which the graph is, which are
+            required where the fit was on fields; and number of samples of a call.
+
+        Raises
+        ------
+        FieldDataError
+            If samples of the fit were interpolated to a common grid, y was on other points than X, the regressor is one
+            of scikit-learn, or X is on other points than those of the fit. Other errors are those of
+            `LaMORegressor.export`.
+
+        Examples
+        --------
+        >>> import tempfile, numpy as np, torch
+        >>> from skop import PODRegressor
+        >>> X = np.random.default_rng(0).random((20, 2))
+        >>> model = PODRegressor().fit(X, np.sin(X @ [[1.0], [2.0]]))
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     model.export(f"{folder}/model.pt2")
+        ...     program = torch.export.load(f"{folder}/model.pt2")
+        >>> (scalars,) = program.module()(torch.tensor(X))
+        >>> bool(np.allclose(scalars.numpy(), model.predict(X)))
+        True
+        """
+        check_is_fitted(self)
+        with each_warning_once():
+            export_pod(self, path, X, params, batch_size)
 
     def _leave_one_out(
         self, data: TrainingData, weight: FloatArray | None = None, groups: IntArray | None = None
@@ -537,6 +547,22 @@ class PODRegressor(FieldRegressor):
         pairs = zip(self.models_, points, others, strict=True)
         found = joined(self.models_, [model.spread(*both) for model, *both in pairs])
         return self._back(found, inputs if places is None else places)
+
+
+def _gradient(model: PODRegressor, inputs: FieldSet, output: Any) -> FloatArray:
+    """Derivative of an output of a fitted model with respect to the parameters of samples."""
+    select, n_outputs = selection(model.spec_, inputs, output), model.spec_.n_outputs
+
+    def values(rows: Any, given: torch.Tensor) -> torch.Tensor:
+        # What cannot be predicted has no derivative.
+        model._predict_values(inputs[rows])
+        found = model._predict_tensor(given, inputs[rows])
+        count = found.shape[1] - model.spec_.n_scalars
+        field = found[:, :count].unflatten(1, (-1, n_outputs)) if n_outputs else None
+        return select(Outputs(field, found[:, count:]))
+
+    size = max(1, PREDICT_POINTS // int(inputs.n_points.max()))
+    return derivatives(values, inputs.params, gen_batches(len(inputs), size))
 
 
 def _fit_best(model: PODRegressor, fit: Callable[..., None], candidates: Sequence[Any], *options: Any) -> Any:

@@ -41,7 +41,7 @@ from sklearn.preprocessing import (
 from sklearn.utils.validation import check_is_fitted
 
 from skop import losses
-from skop._files import require_folder
+from skop._files import require_writable
 from skop._parameters import Part
 from skop._sklearn_compat import last_step
 from skop._typing import PathOrStr
@@ -139,6 +139,9 @@ def save(estimator: Any, path: PathOrStr) -> None:
     ModelFileError
         If the estimator is of another kind, has a step or a parameter that cannot be saved, such as a function, or was
         changed after the fit.
+    OSError
+        If no file can be written there: its folder does not exist or takes no files, the path is a folder, or the disk
+        is full. An earlier file stays as it is.
 
     See Also
     --------
@@ -188,12 +191,10 @@ def save_estimator(estimator: Any, path: PathOrStr, key: str | None = None) -> N
     ------
     ModelFileError
         If a parameter cannot be saved, or was changed after the fit so that the weights do not match it.
-    FileNotFoundError
-        If the folder of `path` does not exist.
-    IsADirectoryError
-        If `path` is a folder.
+    OSError
+        If `path` cannot be written, see `require_writable`.
     """
-    require_folder(path)
+    require_writable(path)
     try:
         check_is_fitted(estimator)
     except NotFittedError:

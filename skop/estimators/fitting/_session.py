@@ -95,12 +95,10 @@ _LEAST_JUDGED, _LEAST_EPOCHS, _JUDGED = 20, 8, 1 / 10
 class FitSession:
     """One fit of an operator.
 
-    It reads the parameters of the estimator and sets its fitted attributes.
-
     Parameters
     ----------
     estimator : OperatorRegressor
-        Estimator that is being fitted.
+        Estimator that is being fitted; its parameters are read, and its fitted attributes set.
     data : TrainingData
         Samples, as they were read.
     sample_weight : array-like of shape (n,) or None
@@ -130,11 +128,9 @@ class FitSession:
         Parts of the estimator that the fit reads.
     points : FieldSet
         Points of these: of the inputs, or of the targets if they have more.
-    valid : ndarray of int or None
-        Indices of the samples that are held out for validation.
-    held : ndarray of int or None
-        Indices of the samples by which the share of the correction to the base is chosen, or a training is judged to
-        overfit.
+    valid, held : ndarray of int or None
+        Indices of the samples that are held out for validation, and of those by which the share of the correction to
+        the base is chosen, or a training is judged to overfit.
     base : SessionBase
         Base in this fit.
     loader : FieldLoader
@@ -163,14 +159,11 @@ class FitSession:
         self.n_frames = plan.n_steps or 1
         has_groups = labels is not None and plan.n_steps is None
         self.groups: IntArray | None = np.unique(labels, return_inverse=True)[1] if has_groups else None
-        self.start = time.perf_counter() if start is None else start
-        self.kept = kept or FitCheckpoints()
+        self.start, self.kept = time.perf_counter() if start is None else start, kept or FitCheckpoints()
         self.group = self.kept.group
         self.scaling, self.training = estimator._options("scaling"), estimator._options("training")
-        count = len(data.inputs)
-        self.weight = check_weight(sample_weight, count)
-        self.base = SessionBase(self)
-        self.used = np.arange(count) if self.weight is None else np.flatnonzero(self.weight)
+        self.base, self.weight = SessionBase(self), check_weight(sample_weight, len(data.inputs))
+        self.used = np.arange(len(data.inputs)) if self.weight is None else np.flatnonzero(self.weight)
 
     # ------------------------------------------------------------------ the fit as a whole
     def prepare(self) -> None:

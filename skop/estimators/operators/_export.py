@@ -1,51 +1,34 @@
 """Export of fitted operator regressors, with scalers and base model, to ONNX files and programs of `torch.export`.
 
-The graph maps physical inputs to physical outputs on the points of the fit or of given samples. Scans run in their
-plain forms, whose loops are unrolled. The order of shared points is part of the graph. A base model computes in double
-precision, since the weights of interpolating kernels are large numbers that nearly cancel.
-
-Notation: B batch, P points, d space dimensions, c input channels, p parameters, q output channels, s scalars.
+The graph maps physical inputs to physical outputs on the points of the fit or of given samples. The order of shared
+points is part of the graph.
 """
 
 from __future__ import annotations
 
 import copy
-import io
-import json
-import logging
-import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from torch import nn
 
-from skop._files import require_folder, write_in_one_step
-from skop._optional import import_optional
-from skop._typing import FloatArray, GridShape, PathOrStr
-from skop._version import __version__
+from skop._typing import FloatArray, PathOrStr
 from skop.data import BoxScaler, FieldScaler, FieldSet
-from skop.estimators.classical._input_reader import NOTHING_OUTSIDE, InputReader
+from skop.estimators.classical._graph import ClassicalGraph, drop_empty_buffers
 from skop.estimators.classical._kernel_models import KernelModel
-from skop.estimators.classical._output_models import logarithms_of, order_of
-from skop.estimators.classical._pod import OutputModel, PODRegressor
+from skop.estimators.classical._pod import PODRegressor
+from skop.estimators.files._graphs import Graph, export_graph, samples_of
 from skop.estimators.fitting._base_model import BaseModel
-from skop.exceptions import FieldDataError, SkopError
+from skop.exceptions import FieldDataError
 from skop.modules import sort_points
 from skop.networks import Outputs
-from skop.ops import traceable_scans
 from skop.surrogate._correction import CorrectionNetwork
 
 __all__ = ["export_estimator"]
 
 #: Pass an input in double precision if its mean exceeds this multiple of its standard deviation.
 _FAR_FROM_ZERO = 30.0
-#: Largest difference between the graph and `predict`, relative to the largest output.
-_TOLERANCE = 1e-4
-_SUFFIXES = (".onnx", ".pt2")
 
 
 def export_estimator(estimator: Any, path: PathOrStr, X: Any, params: Any, batch_size: int | None) -> None:
@@ -64,72 +47,19 @@ def export_estimator(estimator: Any, path: PathOrStr, X: Any, params: Any, batch
     batch_size : int or None
         Number of samples of a call; None for any.
     """
-    target = Path(path)
-    if target.suffix not in _SUFFIXES:
-        raise ValueError(f"path is {str(path)!r}; expected a name that ends in {' or '.join(map(repr, _SUFFIXES))}.")
-    require_folder(target)
-    if batch_size is not None and (isinstance(batch_size, bool) or not isinstance(batch_size, int) or batch_size < 1):
-        raise ValueError(f"batch_size is {batch_size!r}; expected an integer of at least 1, or None for any number.")
-    is_onnx = target.suffix == ".onnx"
-    onnx = _import_onnx_helper() if is_onnx else None
-    samples = _samples(estimator, X, params)
-    _refuse_what_has_no_graph(estimator, samples)
-    graph = _PredictionGraph(estimator, samples, single=is_onnx)
-    _require_parity(estimator, graph, samples, single=is_onnx)
-    # An axis of length 1 would not be traced as variable.
-    rows = np.resize(np.arange(len(samples)), batch_size or 2)
-    program = _program(graph, graph.arguments(samples, rows), dynamic=batch_size is None)
-    description = {
-        "skop": __version__,
-        "estimator": type(estimator).__name__,
-        "inputs": graph.describe_inputs(batch_size),
-        "outputs": graph.describe_outputs(estimator.spec_.target_form, batch_size),
-    }
-    if onnx is None:
-        buffer = io.BytesIO()
-        torch.export.save(program, buffer, extra_files={"skop.json": json.dumps(description)})
-        write_in_one_step(target, buffer.getvalue())
-        return
-    model = _onnx_model(program, graph, estimator)
-    onnx.set_model_props(
-        model, {name: held if isinstance(held, str) else json.dumps(held) for name, held in description.items()}
-    )
-    model.producer_name, model.producer_version = "skop", __version__
-    write_in_one_step(target, model.SerializeToString())
 
+    def build(single: bool) -> tuple[FieldSet, Graph]:
+        """Samples, and the graph for their points."""
+        scaler = estimator.scalers_.params
+        made_up = None if scaler is None else scaler.mean_ + scaler.scale_ * np.array([[0.0], [0.5]])
+        samples = samples_of(estimator, X, params, made_up)
+        _refuse_what_has_no_graph(estimator, samples)
+        return samples, _PredictionGraph(estimator, samples, single=single)
 
-def _import_onnx_helper() -> Any:
-    """Import what writes ONNX files."""
-    purpose = "write ONNX files"
-    import_optional("onnxscript", purpose=purpose)
-    return import_optional("onnx.helper", purpose=purpose)
+    export_graph(estimator, path, batch_size, build, estimator.surrogate_.predict)
 
 
 # ---------------------------------------------------------------------- what can be exported
-def _samples(estimator: Any, X: Any, params: Any) -> FieldSet:
-    """Up to two samples as the network sees their points; made up where X is a table and is not given."""
-    if X is None:
-        if estimator.spec_.has_fields:
-            raise FieldDataError(
-                "export needs X, one sample or more in the form of the fit: the graph is for the points of these "
-                "samples, which the estimator does not hold."
-            )
-        scaler = estimator.scalers_.params
-        X = scaler.mean_ + scaler.scale_ * np.array([[0.0], [0.5]])
-    with warnings.catch_warnings():
-        if not estimator.spec_.has_fields:
-            # A table without column names, as the graph will get it.
-            warnings.filterwarnings("ignore", message="X does not have valid feature names")
-        inputs, _ = estimator._read_inputs(X, params)
-    if inputs.is_ragged:
-        sizes = np.unique(inputs.n_points).tolist()
-        raise FieldDataError(
-            f"a graph is for one number of points, but the samples of X have {sizes[0]} to {sizes[-1]}; pass samples "
-            "with as many points as each other, such as X[:1]."
-        )
-    return inputs.read(slice(0, 2))
-
-
 def _refuse_what_has_no_graph(estimator: Any, samples: FieldSet) -> None:
     """Raise an error where a prediction is more than scaling and one call of the network."""
     symmetries = estimator.surrogate_.symmetries
@@ -189,30 +119,6 @@ def _reasons_of_sensors(sensors: FloatArray | None, samples: FieldSet) -> dict[s
     }
 
 
-def _require_parity(estimator: Any, graph: _PredictionGraph, samples: FieldSet, *, single: bool) -> None:
-    """Raise an error if the graph gives other numbers than `predict`."""
-    expected = estimator.surrogate_.predict(samples)
-    with torch.no_grad(), traceable_scans():
-        found = graph(*graph.arguments(samples, np.arange(len(samples))))
-    truth = [part for part in (expected.fields, expected.scalars) if part is not None]
-    for value, true in zip(found, truth, strict=True):
-        differences = np.abs(value.double().numpy().reshape(true.shape) - true)
-        # A graph of the base alone holds its digits in the field of each sample, and a network those of each channel.
-        axes = tuple(range(int(graph.is_base_alone and true.ndim > 2), true.ndim - 1))
-        if not (differences.max(axes) <= _TOLERANCE * np.abs(true).max(axes)).all():
-            raise FieldDataError(
-                f"the graph differs from predict by {differences.max():.1e}"
-                + (
-                    ": the network depends on the order of the points, which predict sorts for each sample, and a "
-                    "graph cannot. Export a fit on points that all samples share, or sort them and set "
-                    "point_order='given' in MNORegressor."
-                    if graph.has_own_points and estimator.surrogate_.sorts_points
-                    else ", which its precision does not explain"
-                    + ("; export to a '.pt2' file keeps double precision." if single else "; fit with dtype='float64'.")
-                )
-            )
-
-
 # ---------------------------------------------------------------------- the graph
 class _Shift(nn.Module):
     """Scaling of an input, in the precision in which it is given, followed by that of the network."""
@@ -248,133 +154,7 @@ class _Restore(nn.Module):
         return (values.exp() if self.is_logarithm else values).to(self.dtype)
 
 
-class _OutputGraph(nn.Module):
-    """Predictions of some outputs by a base model."""
-
-    reads: torch.Tensor
-    shift: torch.Tensor
-    lowest: torch.Tensor
-    scale: torch.Tensor
-    components: torch.Tensor
-    mean: torch.Tensor
-    unit: torch.Tensor
-    origin: torch.Tensor
-    size: torch.Tensor
-    bounds: torch.Tensor | None
-
-    def __init__(self, model: OutputModel) -> None:
-        super().__init__()
-        self.regressor: KernelModel = model.regressor
-        every, numbers = model.held
-        self.n_channels, self.n_values = len(every), len(model.basis.mean_) - len(numbers)
-        self.channels, self.scalars = (
-            [list(known).index(own) for own in asked]
-            for known, asked in ((every, model.channels), (numbers, model.scalars))
-        )
-        held = {
-            "shift": model.shift,
-            "scale": model.scale,
-            "lowest": model.turns,
-            "components": model.basis.components_,
-            "mean": model.basis.mean_,
-            "unit": model.units,
-            "origin": model.spread_out(model.origin),
-            "size": model.spread_out(model.size),
-        }
-        for name, values in held.items():
-            self.register_buffer(name, torch.tensor(values, dtype=torch.float64))
-        bounds = None if model.bounds is None else torch.tensor(model.bounds, dtype=torch.float64)
-        self.register_buffer("bounds", bounds)
-        self.register_buffer("reads", torch.tensor(model.reads_logarithms, dtype=torch.bool))
-
-    def forward(
-        self, params: torch.Tensor | None, features: list[torch.Tensor]
-    ) -> tuple[torch.Tensor | None, torch.Tensor]:
-        """Map parameters and coefficients of fields to fields and scalars."""
-        points = features
-        if params is not None:
-            params = params.double()
-            turned = logarithms_of(params, self.reads, self.lowest)
-            points = [(turned - self.shift) / self.scale, *features]
-        found = self.regressor.predict(torch.cat(points, dim=1)) @ self.components + self.mean
-        if self.bounds is None:
-            found = found * self.unit
-        else:
-            found = ((found.clamp(self.bounds[0], self.bounds[1]) * self.unit).exp() - self.origin) / self.size
-        scalars = found[:, self.n_values :][:, self.scalars]
-        if not self.channels:
-            return None, scalars
-        return found[:, : self.n_values].unflatten(1, (-1, self.n_channels))[..., self.channels], scalars
-
-
-class _BaseGraph(nn.Module):
-    """Predictions of a base model that is a PODRegressor, for the points of given samples."""
-
-    coords: torch.Tensor | None
-    input_unit: torch.Tensor
-    input_scale: torch.Tensor
-    input_mean: torch.Tensor
-    input_components: torch.Tensor
-
-    def __init__(self, base: BaseModel, samples: FieldSet, dtype: torch.dtype) -> None:
-        super().__init__()
-        estimator: Any = base.estimator
-        self.outputs = nn.ModuleList([_OutputGraph(model) for model in estimator.models_])
-        self.orders = [order_of(estimator.models_, name).tolist() for name in ("channels", "scalars")]
-        reader = InputReader.of(estimator)
-        self.dtype, self.has_rest, basis = dtype, reader.has_rest_, reader.input_basis_
-        self.regions, self.others = [places.tolist() for places in reader.regions], reader.others.tolist()
-        held = {}
-        if basis is not None:
-            held = {
-                "input_unit": reader.input_unit_,
-                "input_scale": reader.input_scale_,
-                "input_mean": basis.mean_,
-                "input_components": basis.components_,
-            }
-        for name, values in held.items():
-            self.register_buffer(name, torch.tensor(values, dtype=torch.float64))
-        coords = None
-        self.reads_fields = basis is not None
-        if self.reads_fields and base.points is None and samples.shared_coords:
-            # The coordinates are inputs of the base, but not of the graph.
-            coords = torch.tensor(samples.coords, dtype=torch.float64)
-        self.register_buffer("coords", coords)
-
-    def forward(
-        self,
-        coords: torch.Tensor | None = None,
-        fields: torch.Tensor | None = None,
-        params: torch.Tensor | None = None,
-    ) -> Outputs:
-        """Map physical inputs, with the coordinates where they are inputs, to standardised fields and scalars."""
-        if self.coords is not None:
-            given: Any = params if fields is None else fields
-            coords = self.coords.expand(given.shape[0], -1, -1)
-        if self.regions and fields is not None:
-            values = fields.double().flatten(1)
-            constants = torch.stack([values[:, places].mean(dim=1) for places in self.regions], dim=1)
-            params = constants if params is None else torch.cat([params.double(), constants], dim=1)
-            fields = fields[..., self.others] if self.others else None
-        held = [part.double().flatten(1) for part in (coords, fields) if part is not None]
-        features = []
-        if held and self.reads_fields:
-            rows = torch.cat(held, dim=1) / self.input_unit - self.input_mean
-            coefficients = rows @ self.input_components.T
-            features.append(coefficients / self.input_scale)
-            if self.has_rest:
-                whole = (rows**2).sum(dim=1)
-                outside = whole - (coefficients**2).sum(dim=1)
-                outside = torch.where(outside > NOTHING_OUTSIDE * whole, outside, torch.zeros_like(outside))
-                features.append(outside.sqrt()[:, None] / self.input_scale)
-        found = [graph(params, features) for graph in self.outputs]
-        channels, scalars = self.orders
-        field = torch.cat([part for part, _ in found if part is not None], dim=-1)[..., channels] if channels else None
-        numbers = torch.cat([part for _, part in found], dim=-1)[..., scalars] if scalars else None
-        return Outputs(*(None if part is None else part.to(self.dtype) for part in (field, numbers)))
-
-
-class _PredictionGraph(nn.Module):
+class _PredictionGraph(Graph):
     """Scalers, network and base model of an estimator, for the points of given samples."""
 
     coords: torch.Tensor | None
@@ -382,60 +162,52 @@ class _PredictionGraph(nn.Module):
     back: torch.Tensor | None
 
     def __init__(self, estimator: Any, samples: FieldSet, *, single: bool) -> None:
-        super().__init__()
         dtype = torch.float32 if single else getattr(torch, estimator.dtype_)
         network = copy.deepcopy(estimator.module_).cpu().eval().requires_grad_(False).to(dtype)
+        # Where the shares of the network are zero, there is nothing to compute, and nothing in single precision.
+        is_base_alone = isinstance(network, CorrectionNetwork) and network.is_base_alone
+        within = torch.float64 if is_base_alone else dtype
+        scale, restore = _scale(estimator.scalers_, samples, dtype), _restore(estimator.scalers_, within, dtype)
+        super().__init__(
+            samples,
+            {name: part.given for name, part in scale.items()},
+            {name: (part.scale.shape[-1], part.dtype) for name, part in restore.items()},
+        )
+        self.scale: Any = nn.ModuleDict(scale)
+        self.restore: Any = nn.ModuleDict(restore)
         # The network within, if it is over a base.
         inner: Any = network.network if isinstance(network, CorrectionNetwork) else network
         batch = estimator.surrogate_.loader(samples).gather(np.arange(1))
         self.network, self.grid_shape = network, batch.grid_shape
-        self.shown_grid = samples.grid_shape
-        self.has_own_points = not samples.shared_coords
-        coords, order = (None, None) if self.has_own_points else _fixed_points(batch, inner)
+        coords, order = _fixed_points(batch, inner) if samples.shared_coords else (None, None)
         coords = None if coords is None else coords.to(dtype).contiguous()
         self.register_buffer("coords", coords)
         self.register_buffer("order", order)
         self.register_buffer("back", None if order is None else order.argsort())
-        self.scale: Any = nn.ModuleDict()
-        scalers = estimator.scalers_
-        if self.has_own_points:
-            self.scale["coords"] = _shift_of_box(scalers.coords, dtype)
-        for name, scaler in (("fields", scalers.fields), ("params", scalers.params)):
-            if scaler is not None:
-                self.scale[name] = _shift_of(scaler, dtype)
-        # Where the shares of the network are zero, there is nothing to compute, and nothing in single precision.
-        self.is_base_alone = isinstance(network, CorrectionNetwork) and network.is_base_alone
-        within = torch.float64 if self.is_base_alone else dtype
-        self.restore: Any = nn.ModuleDict(
-            {
-                name: _Restore(scaler, *((torch.float64,) * 2 if scaler.needs_double else (within, dtype)))
-                for name, scaler in (("field", scalers.target), ("scalars", scalers.scalars))
-                if scaler is not None
-            }
-        )
-        self.sizes = {"coords": samples.n_dims, "fields": samples.n_channels, "params": samples.n_params}
-        self.n_points = int(samples.n_points[0])
-        self.base = None if estimator.base_ is None else _BaseGraph(estimator.base_, samples, within)
+        self.is_base_alone = self.keeps_fields = is_base_alone
+        base = estimator.base_
+        self.base = None if base is None else ClassicalGraph(base.estimator, base.points, samples, within)
         if self.is_base_alone:
             self.network = self.coords = self.order = self.back = None
         if self.base is not None:
-            _drop_empty_buffers(self.base)
+            drop_empty_buffers(self.base)
+        remedy = "export to a '.pt2' file keeps double precision" if single else "fit with dtype='float64'"
+        self.hint = f", which its precision does not explain; {remedy}."
+        if not samples.shared_coords and estimator.surrogate_.sorts_points:
+            self.hint = (
+                ": the network depends on the order of the points, which predict sorts for each sample, and a graph "
+                "cannot. Export a fit on points that all samples share, or sort them and set point_order='given' in "
+                "MNORegressor."
+            )
 
-    def forward(self, *inputs: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        """Map physical inputs, in the order of `scale`, to physical outputs, in the order of `restore`."""
-        flat = {
-            name: values if name == "params" else values.reshape(values.shape[0], self.n_points, -1)
-            for name, values in zip(self.scale, inputs, strict=True)
-        }
+    def _predicted(self, flat: dict[str, torch.Tensor]) -> tuple[torch.Tensor | None, torch.Tensor | None]:
+        """Physical outputs of physical inputs."""
         base = Outputs() if self.base is None else self.base(**flat)
         field, scalars = base if self.is_base_alone else self._corrected(flat, base)
-        found = []
-        if field is not None:
-            field = self.restore["field"](field)
-            found.append(field.reshape(field.shape[0], *self._points_axes(), field.shape[-1]))
-        if scalars is not None:
-            found.append(self.restore["scalars"](scalars))
-        return tuple(found)
+        return (
+            None if field is None else self.restore["field"](field),
+            None if scalars is None else self.restore["scalars"](scalars),
+        )
 
     def _corrected(self, flat: dict[str, torch.Tensor], base: Outputs) -> Outputs:
         """Outputs of the network, over predictions of the base if there are any, at the points in their given order."""
@@ -449,43 +221,6 @@ class _PredictionGraph(nn.Module):
         field, scalars = self.network(**given, grid_shape=self.grid_shape)
         return Outputs(field if field is None or self.back is None else field[:, self.back], scalars)
 
-    def _points_axes(self) -> GridShape:
-        """Axes of the points of fields: those of the grid, if there is one."""
-        return self.shown_grid or (self.n_points,)
-
-    def arguments(self, samples: FieldSet, rows: Any) -> tuple[torch.Tensor, ...]:
-        """Inputs of the graph for the samples at `rows`."""
-        held = {"coords": samples.coords, "fields": samples.values, "params": samples.params}
-        shapes = {name: tuple(row["shape"][1:]) for name, row in self.describe_inputs(None).items()}
-        return tuple(
-            torch.tensor(np.asarray(held[name])[rows].reshape(len(rows), *shapes[name])).to(part.given)
-            for name, part in self.scale.items()
-        )
-
-    def describe_inputs(self, batch_size: int | None) -> dict[str, dict[str, Any]]:
-        """Names, shapes and types of the inputs."""
-        first = "batch" if batch_size is None else batch_size
-        return {
-            name: {
-                "shape": [first, *(() if name == "params" else self._points_axes()), self.sizes[name]],
-                "dtype": _name(part.given),
-            }
-            for name, part in self.scale.items()
-        }
-
-    def describe_outputs(self, form: Any, batch_size: int | None) -> dict[str, dict[str, Any]]:
-        """Names, shapes, types and channel names of the outputs."""
-        first = "batch" if batch_size is None else batch_size
-        names = {"field": form.channel_names, "scalars": form.scalar_names}
-        return {
-            name: {
-                "shape": [first, *(self._points_axes() if name == "field" else ()), part.scale.shape[-1]],
-                "dtype": _name(part.dtype),
-            }
-            | ({} if names[name] is None else {"channels": list(names[name])})
-            for name, part in self.restore.items()
-        }
-
 
 def _fixed_points(batch: Any, network: Any) -> tuple[torch.Tensor, torch.Tensor | None]:
     """Points that all samples share in the order in which a network reads them, and this order."""
@@ -498,17 +233,20 @@ def _fixed_points(batch: Any, network: Any) -> tuple[torch.Tensor, torch.Tensor 
     return coords, order
 
 
-def _drop_empty_buffers(base: _BaseGraph) -> None:
-    """Remove tensors without elements, which files of programs take for views of each other, and which have no use."""
-    for part in base.modules():
-        for name, held in part.named_buffers(recurse=False):
-            if not held.numel():
-                setattr(part, name, None)
+def _scale(scalers: Any, samples: FieldSet, dtype: torch.dtype) -> dict[str, Any]:
+    """Scaling of each input by name, in the order of the graph."""
+    found = {} if samples.shared_coords else {"coords": _shift_of_box(scalers.coords, dtype)}
+    parts = (("fields", scalers.fields), ("params", scalers.params))
+    return found | {name: _shift_of(scaler, dtype) for name, scaler in parts if scaler is not None}
 
 
-def _name(dtype: torch.dtype) -> str:
-    """Name of a type as in NumPy."""
-    return str(dtype).removeprefix("torch.")
+def _restore(scalers: Any, within: torch.dtype, dtype: torch.dtype) -> dict[str, Any]:
+    """Return to physical units of each output by name."""
+    return {
+        name: _Restore(scaler, *((torch.float64,) * 2 if scaler.needs_double else (within, dtype)))
+        for name, scaler in (("field", scalers.target), ("scalars", scalers.scalars))
+        if scaler is not None
+    }
 
 
 def _shift_of(scaler: FieldScaler, dtype: torch.dtype) -> _Shift:
@@ -521,56 +259,3 @@ def _shift_of_box(scaler: BoxScaler, dtype: torch.dtype) -> _Shift:
     """Scaling of coordinates."""
     far = np.abs(scaler.lower_ / scaler.span_).max() >= _FAR_FROM_ZERO
     return _Shift(scaler.lower_, scaler.span_, torch.float64 if far else dtype, dtype)
-
-
-# ---------------------------------------------------------------------- tracing
-def _program(graph: _PredictionGraph, arguments: tuple[torch.Tensor, ...], *, dynamic: bool) -> Any:
-    """Trace a graph by `torch.export`."""
-    shapes = None
-    if dynamic:
-        batch = torch.export.Dim("batch", min=1)
-        shapes = (tuple({0: batch} for _ in arguments),)
-    # Networks without gradients treat many points in pieces, whose number would depend on the batch.
-    with torch.enable_grad(), traceable_scans(), _quiet():
-        return torch.export.export(graph, arguments, dynamic_shapes=shapes, strict=False)
-
-
-def _onnx_model(program: Any, graph: _PredictionGraph, estimator: Any) -> Any:
-    """Convert a traced program to ONNX."""
-    names: dict[str, Any] = {"input_names": list(graph.scale), "output_names": list(graph.restore)}
-    with _quiet():
-        try:
-            written: Any = torch.onnx.export(program, dynamo=True, verbose=False, **names)
-            return written.model_proto
-        except Exception as error:  # whatever the converter may raise
-            values = (node.meta.get("val") for node in program.graph.nodes)
-            if any(isinstance(value, torch.Tensor) and value.is_complex() for value in values):
-                raise SkopError(
-                    f"{type(estimator).__name__} exports to '.pt2' files only, since its network computes with complex "
-                    "numbers, which PyTorch cannot convert to ONNX; export it to a '.pt2' file, which PyTorch reads, "
-                    "or fit another operator, such as LaMORegressor or UNetRegressor."
-                ) from error
-            root: BaseException = error
-            while root.__cause__ is not None:
-                root = root.__cause__
-            reason = (str(root).strip() or type(root).__name__).splitlines()[0]
-            raise SkopError(
-                f"PyTorch cannot convert this {type(estimator).__name__} on geometry {estimator.geometry_!r} to ONNX "
-                f"({reason}); export it to a '.pt2' file instead."
-            ) from error
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Keep PyTorch and its converter from printing about their own parts."""
-    loggers = [logging.getLogger(name) for name in ("torch.onnx", "onnxscript", "onnx_ir", "torch.export")]
-    levels = [logger.level for logger in loggers]
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        try:
-            for logger in loggers:
-                logger.setLevel(logging.ERROR)
-            yield
-        finally:
-            for logger, level in zip(loggers, levels, strict=True):
-                logger.setLevel(level)

@@ -445,6 +445,8 @@ class OperatorRegressor(OperatorParameters, CallbackSupportMixin, MeasuresCost, 
             If PyTorch cannot convert the network to ONNX.
         OptionalDependencyError
             If the packages that write ONNX files are not installed.
+        OSError
+            If the file cannot be written, before the graph is made.
 
         See Also
         --------

@@ -267,9 +267,10 @@ class TimeConditionedRegressor(BaseFrameRegressor):
         return found
 
     def _check_times_of(self, runs: list[MeshRun]) -> None:
-        """Raise an error for runs whose frames are not at the times of the fit."""
+        """Raise an error for runs whose frames are not at the times of a prediction, those of the fit or given ones."""
+        where = "the fit" if are_same_times(self.times_, self.series_["times"]) else "times"
         for run in runs:
-            _check_equal_times(run, self.times_, "the fit")
+            _check_equal_times(run, self.times_, where)
 
     def _predicted_times(self, run: MeshRun) -> tuple[FloatArray, list[int | None]]:
         """Return the times of the prediction, and the numbers of the frames of the run at these times."""
@@ -394,7 +395,9 @@ class TimeConditionedRegressor(BaseFrameRegressor):
         frames = [np.asarray(predictions.fields) for predictions, _ in found]
         return self._as_predictions(frames), found[0][1]
 
-    def error_by_time(self, X: Any, y: Any = None, sample_weight: Any = None, *, params: Any = None) -> FloatArray:
+    def error_by_time(
+        self, X: Any, y: Any = None, sample_weight: Any = None, *, params: Any = None, times: Any = None
+    ) -> FloatArray:
         """Return the error of each frame.
 
         Parameters
@@ -405,13 +408,21 @@ class TimeConditionedRegressor(BaseFrameRegressor):
             Weights of the trajectories.
         params : as in `fit`
             Global parameters of the trajectories.
+        times : array-like of shape (n_times,) or None, default=None
+            Times of the frames of y, in the unit of the fit and in the order of y, which may be other ones than those
+            of the fit; None are the times of the fit. Frames of time series of meshes have to be at these times.
 
         Returns
         -------
         ndarray of shape (n_times,)
             Mean over the samples of the relative L2 error of each frame.
+
+        Raises
+        ------
+        FieldDataError
+            If y has another number of frames than there are times, or runs have frames at others.
         """
-        return self._errors_by_frame(X, y, sample_weight, params)
+        return self._at(times)._errors_by_frame(X, y, sample_weight, params)
 
 
 def _common_times(runs: list[MeshRun]) -> FloatArray:

@@ -25,6 +25,7 @@ SELECTIVE_SCAN = Operation(
     N_TENSORS,
     partial(example, 70),  # longer than a chunk of any kernel
     small=2**12,
+    traceable="torch",
 )
 
 

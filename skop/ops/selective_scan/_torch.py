@@ -7,6 +7,7 @@ path that are walked side by side, T tokens of a segment, M = S b K rows, q toke
 of a block. Packed means (T, M, N or 1, D or 1): the state (N, D) of a row is one contiguous matrix.
 """
 
+from math import ceil, sqrt
 from typing import Any
 
 import torch
@@ -16,12 +17,16 @@ from torch.nn.functional import pad
 from skop.ops._arguments import autocast_off
 from skop.ops._autograd import differentiable_gradients
 from skop.ops._blocked import LOG2_E, Packed, accumulate, accumulate_back, block_numbers, cut, own_share, walk
+from skop.ops._dispatch import is_traced
 from skop.ops._paths import Permutation
 from skop.ops._selective import Arguments
 from skop.ops.selective_scan._naive import selective_scan_naive
 
 #: Steps of a block; the state before each block is kept for the backward pass.
 _STEPS = 16
+
+#: Tokens of a block in a graph for other runtimes: the more, the fewer nodes, and the more memory for their states.
+_TRACED_TOKENS = 64
 
 #: A segment is walked twice, so it has to be long to be worth while.
 _SHORTEST_SEGMENT = 64
@@ -35,13 +40,48 @@ def selective_scan_torch(given: Arguments) -> tuple[Tensor, Tensor]:
         Permutation.apply(values.expand(-1, -1, len(paths), -1), order, back)
         for values in (given.x, given.steps, given.B, given.C)
     )
-    y, final_state = _BlockedScan.apply(inputs, steps, given.A, maps_in, maps_out, given.initial_state)
+    scan = _traceable_scan if is_traced() else _BlockedScan.apply
+    y, final_state = scan(inputs, steps, given.A, maps_in, maps_out, given.initial_state)
     if given.R is not None:
         y = y - steps * inputs * own_share(maps_in, maps_out, given.R)
     if given.D is not None:
         y = y + given.D * inputs
     y = Permutation.apply(y, back, order)
     return (y.sum(2, keepdim=True) if given.shares_x else y), final_state
+
+
+def _traceable_scan(
+    x: Tensor, dt: Tensor, A: Tensor, B: Tensor, C: Tensor, initial_state: Tensor | None
+) -> tuple[Tensor, Tensor]:
+    """Scan as `_BlockedScan` does, without writes in place, in few operations, each of which is some nodes of a graph.
+
+    The segments of a block are walked side by side, from a state of zero. What enters a segment is added afterwards.
+    """
+    length = x.shape[1]
+    n_blocks = ceil(length / _TRACED_TOKENS)
+    walked = ceil(sqrt(length / n_blocks))
+    segments = ceil(length / (n_blocks * walked))
+    # A step of size zero leaves the state as it is.
+    missing, sizes = n_blocks * segments * walked - length, (n_blocks, segments, walked)
+    parts = (pad(values, (0, 0, 0, 0, 0, missing)).unflatten(1, sizes).unbind(1) for values in (dt * x, dt, B, C))
+    state = x.new_zeros(x.shape[0], *A.shape) if initial_state is None else initial_state
+    outputs = []
+    for inputs, steps, maps_in, maps_out in zip(*parts, strict=True):
+        updates, decays = inputs.unsqueeze(-1) * maps_in.unsqueeze(-2), torch.exp(steps.unsqueeze(-1) * A)
+        states = _running(decays, updates, torch.zeros_like(updates[:, :, 0]), 2)[1:]
+        totals = torch.exp(steps.cumsum(2).unsqueeze(-1) * A)
+        *entering, state = _running(totals[:, :, -1], states[-1], state, 1)
+        every = torch.stack(states, 2) + totals * torch.stack(entering, 1).unsqueeze(2)
+        outputs.append((every * maps_out.unsqueeze(-2)).sum(-1))
+    return torch.stack(outputs, 1).flatten(1, 3)[:, :length], state
+
+
+def _running(decays: Tensor, updates: Tensor, state: Tensor, dim: int) -> list[Tensor]:
+    """A state, and what follows by state = decay * state + update along an axis."""
+    found = [state]
+    for decay, update in zip(decays.unbind(dim), updates.unbind(dim), strict=True):
+        found.append(decay * found[-1] + update)
+    return found
 
 
 class _BlockedScan(torch.autograd.Function):

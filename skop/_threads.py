@@ -1,4 +1,6 @@
-"""How torch's OpenMP threads wait for work: spinning where cores are free, asleep where other programs need them.
+"""Threads of torch and of BLAS: how idle ones wait for work, and small products that are computed in one thread.
+
+Torch's OpenMP threads spin where cores are free, and sleep where other programs need them.
 
 A thread that spins takes up the next operation at once, but uses its core while it waits. Where another program needs
 that core, the system then gives the core to the other program in the middle of an operation, and all threads wait for
@@ -60,7 +62,7 @@ def import_torch() -> bool:
     Examples
     --------
     >>> import torch
-    >>> from skop._openmp import import_torch
+    >>> from skop._threads import import_torch
     >>> import_torch()
     False
     """
@@ -121,7 +123,7 @@ def considerate_waiting(n_threads: int) -> Iterator[None]:
     Examples
     --------
     >>> import torch
-    >>> from skop._openmp import considerate_waiting
+    >>> from skop._threads import considerate_waiting
     >>> with considerate_waiting(torch.get_num_threads()):
     ...     total = torch.ones(1000, 1000).sum()
     """
@@ -174,7 +176,7 @@ def one_thread() -> Iterator[None]:
     Examples
     --------
     >>> import numpy as np
-    >>> from skop._openmp import one_thread
+    >>> from skop._threads import one_thread
     >>> with one_thread():
     ...     left, sizes, right = np.linalg.svd(np.eye(3))
     """

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from skop import _openmp
-from skop._openmp import considerate_waiting
+from skop import _threads
+from skop._threads import considerate_waiting
 
 PROGRAM = """
 import json, os, sys
@@ -25,8 +25,8 @@ class Watch:
             seen["KMP_BLOCKTIME"] = os.environ.get("KMP_BLOCKTIME")
 sys.meta_path.insert(0, Watch())
 from skop import LaMORegressor
-import skop._openmp
-print(json.dumps([seen, os.environ.get("KMP_BLOCKTIME"), skop._openmp.import_torch(), skop._openmp._is_set_by_user]))
+import skop._threads
+print(json.dumps([seen, os.environ.get("KMP_BLOCKTIME"), skop._threads.import_torch(), skop._threads._is_set_by_user]))
 """
 NAMES = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME", "KMP_LIBRARY")
 
@@ -59,12 +59,12 @@ def test_a_torch_that_is_there_already_is_left_alone():
 @pytest.fixture
 def others(monkeypatch):
     """Cores that other programs use, as far as the watch knows; it looks often."""
-    if _openmp.gnu_parallel() is None or not _openmp._STATISTICS.exists():
+    if _threads.gnu_parallel() is None or not _threads._STATISTICS.exists():
         pytest.skip("needs GNU's OpenMP, and a system that counts what its cores do")
     used = [0.0]
-    monkeypatch.setattr(_openmp, "_is_set_by_user", False)
-    monkeypatch.setattr(_openmp, "_PERIOD", 0.01)
-    monkeypatch.setattr(_openmp, "_others", lambda before, now: used[0])
+    monkeypatch.setattr(_threads, "_is_set_by_user", False)
+    monkeypatch.setattr(_threads, "_PERIOD", 0.01)
+    monkeypatch.setattr(_threads, "_others", lambda before, now: used[0])
     return used
 
 
@@ -110,19 +110,19 @@ def test_blocks_that_overlap_share_one_watch(others):
 
 
 def test_a_busy_program_is_seen_and_ones_own_work_is_not():
-    if not _openmp._STATISTICS.exists():
+    if not _threads._STATISTICS.exists():
         pytest.skip("needs a system that counts what its cores do")
     (cores, *_), seconds = os.sched_getaffinity(0), 1.0
-    before = _openmp._seconds()
+    before = _threads._seconds()
     with subprocess.Popen(
         [sys.executable, "-c", f"import os; os.sched_setaffinity(0, [{cores}])\nwhile True: pass"]
     ) as busy:
         time.sleep(seconds)
-        now = _openmp._seconds()
+        now = _threads._seconds()
         busy.kill()
-    assert _openmp._others(before, now) > 0.3
-    assert _openmp._others((0.0, 5.0, 2.0), (2.0, 9.0, 6.0)) == 0.0
-    assert _openmp._others((0.0, 5.0, 2.0), (2.0, 9.0, 3.0)) == 1.5
+    assert _threads._others(before, now) > 0.3
+    assert _threads._others((0.0, 5.0, 2.0), (2.0, 9.0, 6.0)) == 0.0
+    assert _threads._others((0.0, 5.0, 2.0), (2.0, 9.0, 3.0)) == 1.5
 
 
 def test_results_do_not_depend_on_how_threads_wait(others):
