@@ -169,12 +169,11 @@ class ScaleSearch:
             half = inverse * np.sqrt((by_coefficients * every_residual[0]).sum(axis=1))
             by_matrix = half @ half.T
         else:
-            leverage = np.zeros_like(inverse)
+            half = np.zeros_like(inverse)
             for (parts, _), residuals, held in zip(self.cases, every_residual, every_held, strict=True):
                 for rows in parts or [np.arange(len(inverse))[:, np.newaxis]]:
-                    place = rows[:, :, np.newaxis], rows[:, np.newaxis]
-                    leverage[place] += residuals[rows] @ held[rows].mT
-            by_matrix = inverse @ leverage @ inverse
+                    half[rows] += (residuals[rows] @ held[rows].mT) @ inverse[rows]
+            by_matrix = inverse @ half
         by_matrix -= (inverse @ by_coefficients) @ coefficients.T
         return value, 0.5 * (by_matrix + by_matrix.T)
 
