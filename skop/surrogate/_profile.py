@@ -507,8 +507,8 @@ class Profile:
                 text = (
                     f"rows are {count} groups with the same {in_order([labels[varied[k]] for k in together])}, such "
                     "as those of a run at several times: errors and bands are those of new rows of these groups, and "
-                    "say nothing of new groups. Pass groups= to fit (--group), or one row for each run to "
-                    "TimeConditionedRegressor."
+                    "say nothing of new groups. Pass groups= to fit (--group) where it takes groups, or one row for "
+                    "each run to TimeConditionedRegressor."
                 )
                 yield Finding("problem", text)
 

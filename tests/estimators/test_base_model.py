@@ -26,7 +26,7 @@ from skop.estimators.classical._graph import ClassicalGraph
 from skop.estimators.fitting._base_model import BaseModel, standardized
 from skop.estimators.fitting._checkpoint import FitCheckpoints
 from skop.estimators.fitting._comparison import Comparison, Review, correction_shares
-from skop.estimators.fitting._session import FitSession
+from skop.estimators.fitting._session import FitSession, _together
 from skop.estimators.fitting._session_base import SessionBase
 from skop.exceptions import FieldDataError
 from skop.metrics import relative_l2_error
@@ -606,6 +606,28 @@ def test_groups_are_held_out_as_a_whole(linear_map, early_stopping):
     assert sorted(np.concatenate([session.trained_on, session.held])) == list(range(40))
 
 
+def test_large_groups_are_held_out_no_more_often_than_small_ones():
+    labels, n_held = np.append(np.zeros(50, int), 1 + np.repeat(np.arange(19), 2)), 0
+    for seed in range(60):
+        X = np.random.default_rng(seed).random((88, 3))
+        numbers = _together(FieldSet(np.zeros((1, 1)), params=X), np.arange(88), labels)
+        assert np.array_equal(np.unique(numbers), np.arange(20))
+        n_held += numbers[0] < 5
+    # A quarter of the groups is held out.
+    assert 5 <= n_held <= 28
+
+
+@pytest.mark.parametrize("base", ["auto", "pod"])
+def test_samples_that_are_nearly_the_same_leave_none_to_train_on(base):
+    rng = np.random.default_rng(0)
+    X = np.repeat(rng.random((4, 3)), 3, axis=0) + 1e-9 * rng.random((12, 3))
+    if base == "auto":
+        assert small(base=base).fit(X, np.sin(X.sum(axis=1))).base_ is None
+    else:
+        with pytest.raises(FieldDataError, match="4 of the 12 samples have different inputs"):
+            small(base=base).fit(X, np.sin(X.sum(axis=1)))
+
+
 @pytest.mark.parametrize("early_stopping", [False, True])
 def test_groups_of_one_sample_change_nothing(linear_map, early_stopping):
     X, y = linear_map
@@ -627,13 +649,13 @@ def test_a_base_of_groups_is_judged_by_new_ones():
     # The names of the groups do not matter, nor does their order.
     renamed = small(base="pod").fit(X, y, groups=rng.permutation(20)[labels].astype(str))
     assert np.array_equal(grouped.predict(X), renamed.predict(X))
-    words = "the samples are 5 groups with different inputs, and it needs at least 10"
+    words = "the samples are of 5 different groups, and it needs at least 10"
     with pytest.raises(FieldDataError, match=words):
         small(base="pod").fit(X, y, groups=labels // 4)
     # Groups with a sample in common are one.
     rows, ten = np.append(np.arange(100), 0), np.append(labels[:100], 9)
     small(base="pod").fit(X[:100], y[:100], groups=labels[:100])
-    with pytest.raises(FieldDataError, match="the samples are 9 groups"):
+    with pytest.raises(FieldDataError, match="the samples are of 9 different groups"):
         small(base="pod").fit(X[rows], y[rows], groups=ten)
 
 

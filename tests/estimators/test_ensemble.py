@@ -4,7 +4,15 @@ import numpy as np
 import pytest
 from sklearn.model_selection import GridSearchCV
 
-from skop import EnsembleRegressor, FieldSet, LaMORegressor, PODRegressor, RolloutRegressor
+from skop import (
+    ConformalRegressor,
+    EnsembleRegressor,
+    FieldSet,
+    LaMORegressor,
+    PODRegressor,
+    RolloutRegressor,
+    TimeConditionedRegressor,
+)
 from skop.data import unit_grid
 from skop.exceptions import FieldDataError
 from skop.metrics import neg_relative_l2_scorer, relative_l2_error
@@ -141,3 +149,13 @@ def test_the_score_of_one_rollout_is_that_of_the_rollout():
     y = np.concatenate([X * 0.1**step for step in range(1, 4)], axis=-1)
     ensemble = EnsembleRegressor(RolloutRegressor(member(max_iter=1), window=2), n_members=1, random_state=0).fit(X, y)
     assert ensemble.score(X, y) == ensemble.estimators_[0].score(X, y)
+
+
+def test_groups_are_for_members_that_take_them():
+    X = np.random.default_rng(0).random((20, 2))[np.arange(24) % 20]
+    y, times = np.sin(X[:, :1] + X[:, 1:] * [0.0, 0.5, 1.0]), [0.0, 0.5, 1.0]
+    members = EnsembleRegressor(TimeConditionedRegressor(member(max_iter=1), times=times), n_members=2)
+    members.fit(X, y, groups=np.arange(24))
+    # The inputs that come twice are groups to a band.
+    band = ConformalRegressor(members, coverage=0.5, random_state=0).fit(X, y)
+    assert band.predict(X).shape == (24, 3)

@@ -286,6 +286,14 @@ def test_programs_of_pod_give_the_numbers_of_predict(name, tmp_path):
     require_parity(model, X, tmp_path / "model.pt2", counts=(24, 1), tolerance=1e-6)
 
 
+def test_a_sample_whose_field_is_zero_may_stand_for_the_points(tmp_path):
+    loads = np.concatenate([np.zeros((1, 2)), LOADS_2D])
+    y = FieldSet(CLOUD, (np.sin(3 * loads) @ CLOUD.T)[..., np.newaxis])
+    for name, model in {"pod": pod(loads, y), "base": over_base(loads, y)}.items():
+        assert np.abs(model.predict(loads[:1]).values).max() < 1e-4
+        model.export(tmp_path / f"{name}.pt2", loads[:1])
+
+
 def test_onnx_of_pod_gives_the_numbers_of_predict(tmp_path):
     X, y, _ = PODS["table to fields and scalars"]
     model = pod(X, y)

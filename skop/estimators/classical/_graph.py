@@ -16,7 +16,7 @@ from skop.data import FieldSet
 from skop.estimators.classical._input_reader import NOTHING_OUTSIDE, InputReader
 from skop.estimators.classical._kernel_models import KernelModel
 from skop.estimators.classical._output_models import OutputModel, logarithms_of, order_of
-from skop.estimators.files._graphs import Graph, export_graph, samples_of
+from skop.estimators.files._graphs import ROUNDING, Graph, export_graph, samples_of
 from skop.exceptions import FieldDataError
 from skop.networks import Outputs
 
@@ -215,6 +215,13 @@ class _PODGraph(Graph):
             {name: (count, torch.float64) for name, count in counts.items() if count},
         )
         self.keeps_fields = True
+        self.rounding = {name: np.zeros(count) for name, count in counts.items() if count}
+        for model in estimator.models_:
+            units = model.channel_unit, model.scalar_unit
+            for name, held, own, unit in zip(counts, model.held, model.outputs, units, strict=True):
+                # Logarithms have digits in small outputs too.
+                if len(own) and model.bounds is None:
+                    self.rounding[name][own] = ROUNDING * np.broadcast_to(unit, len(held))[np.isin(held, own)]
         self.model = ClassicalGraph(estimator, estimator.points_, samples, torch.float64)
         drop_empty_buffers(self.model)
 

@@ -29,10 +29,12 @@ from skop.data import FieldSet, Predictions
 from skop.exceptions import FieldDataError, SkopError
 from skop.ops import traceable_scans
 
-__all__ = ["Graph", "export_graph", "samples_of"]
+__all__ = ["ROUNDING", "Graph", "export_graph", "samples_of"]
 
 #: Largest difference between the graph and `predict`, relative to the largest output.
 _TOLERANCE = 1e-4
+#: Differences below this part of the deviation of an output in the fit are rounding, as where a field is zero.
+ROUNDING = 1e-6
 _SUFFIXES = (".onnx", ".pt2")
 
 
@@ -58,6 +60,8 @@ class Graph(nn.Module):
         self.n_points, self.shown_grid = int(samples.n_points[0]), samples.grid_shape
         #: Whether digits are those of the field of each sample, as of a classical model, and not of a whole channel.
         self.keeps_fields = False
+        #: Differences from `predict` that are rounding, for each channel of an output.
+        self.rounding: dict[str, FloatArray] = {}
         #: Cause and remedy of a difference from `predict` that is too large.
         self.hint = ", which its precision does not explain; keep to predict, and report it with the file of the model."
 
@@ -230,10 +234,11 @@ def _require_parity(graph: Graph, samples: FieldSet, expected: Predictions) -> N
     with torch.no_grad(), traceable_scans():
         found = graph(*graph.arguments(samples, np.arange(len(samples))))
     truth = [part for part in (expected.fields, expected.scalars) if part is not None]
-    for value, true in zip(found, truth, strict=True):
+    for name, value, true in zip(graph.returned, found, truth, strict=True):
         differences = np.abs(value.double().numpy().reshape(true.shape) - true)
         axes = tuple(range(int(graph.keeps_fields and true.ndim > 2), true.ndim - 1))
-        if not (differences.max(axes) <= _TOLERANCE * np.abs(true).max(axes)).all():
+        allowed = np.maximum(_TOLERANCE * np.abs(true).max(axes), graph.rounding.get(name, 0.0))
+        if not (differences.max(axes) <= allowed).all():
             raise FieldDataError(f"the graph differs from predict by {differences.max():.1e}{graph.hint}")
 
 

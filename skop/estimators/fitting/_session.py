@@ -666,7 +666,12 @@ def _hold_out(
 def _together(inputs: FieldSet, rows: IntArray, groups: IntArray | None) -> IntArray:
     """Numbers of the samples or groups that are not held out apart, in an order as good as random."""
     numbers = groups_of_same_inputs(inputs[rows], nearly=True)
-    return numbers if groups is None else linked(numbers, np.unique(groups[rows], return_inverse=True)[1])
+    if groups is None:
+        return numbers
+    found = linked(numbers, np.unique(groups[rows], return_inverse=True)[1])
+    # By its first sample: the least number of a group is the smaller, the more samples it has.
+    first = np.unique(found, return_index=True)[1]
+    return np.asarray(np.unique(numbers[first], return_inverse=True)[1][found])
 
 
 def _hold_out_to_judge(inputs: FieldSet, train: IntArray, groups: IntArray | None) -> tuple[IntArray, IntArray | None]:

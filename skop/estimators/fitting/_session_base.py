@@ -221,12 +221,13 @@ def why_no_base(
     }
     if reason := next((reason for reason, applies in reasons.items() if applies()), ""):
         return reason
-    numbers = groups_of_same_inputs(data.inputs[used[:: plan.n_steps or 1]])
+    # Those that are nearly the same are held out together too, and some have to be left to train on.
+    numbers = groups_of_same_inputs(data.inputs[used[:: plan.n_steps or 1]], nearly=True)
     count, least = numbers.max() + 1, f"it needs at least {_LEAST_SAMPLES} with different inputs"
     if count < _LEAST_SAMPLES:
         return f"{count} of the {n_used} samples have different inputs, and {least}"
     count = count if groups is None else linked(numbers, np.unique(groups[used], return_inverse=True)[1]).max() + 1
-    what = f"the samples are {count} groups with different inputs, and it needs at least {_LEAST_SAMPLES}"
+    what = f"the samples are of {count} different groups, and it needs at least {_LEAST_SAMPLES}"
     return what if count < _LEAST_SAMPLES else ""
 
 

@@ -18,7 +18,7 @@ from skop.data import BoxScaler, FieldScaler, FieldSet
 from skop.estimators.classical._graph import ClassicalGraph, drop_empty_buffers
 from skop.estimators.classical._kernel_models import KernelModel
 from skop.estimators.classical._pod import PODRegressor
-from skop.estimators.files._graphs import Graph, export_graph, samples_of
+from skop.estimators.files._graphs import ROUNDING, Graph, export_graph, samples_of
 from skop.estimators.fitting._base_model import BaseModel
 from skop.exceptions import FieldDataError
 from skop.modules import sort_points
@@ -185,6 +185,12 @@ class _PredictionGraph(Graph):
         self.register_buffer("order", order)
         self.register_buffer("back", None if order is None else order.argsort())
         self.is_base_alone = self.keeps_fields = is_base_alone
+        if is_base_alone:
+            self.rounding = {
+                name: ROUNDING * part.scale.reshape(-1, part.scale.shape[-1]).amax(dim=0).numpy()
+                for name, part in restore.items()
+                if not part.is_logarithm
+            }
         base = estimator.base_
         self.base = None if base is None else ClassicalGraph(base.estimator, base.points, samples, within)
         if self.is_base_alone:

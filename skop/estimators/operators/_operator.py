@@ -223,8 +223,9 @@ class OperatorRegressor(OperatorParameters, CallbackSupportMixin, MeasuresCost, 
         groups : array-like of shape (n,) or None, default=None
             Labels of groups of samples, such as the frames of a run or the loads of a geometry. Groups are held out as
             a whole: from the base, whose errors are then those of new groups, for the share of the network, to see
-            overfitting, and by `early_stopping`. A base needs at least 10 groups. `TimeConditionedRegressor` and
-            `RolloutRegressor` keep trajectories together by themselves.
+            overfitting, and by `early_stopping`. A base needs at least 10 groups. A warm start with other groups holds
+            out other samples. `TimeConditionedRegressor` and `RolloutRegressor` keep trajectories together by
+            themselves.
         params : DataFrame, dict of columns, array-like of shape (n, p) or None, default=None
             Global parameters of the runs beside fields or meshes, such as a design of experiments. Rows are matched
             with mesh files by the one column, or the index, that holds their paths, names or stems; without such names

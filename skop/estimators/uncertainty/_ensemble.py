@@ -10,6 +10,7 @@ import numpy as np
 from joblib import Parallel, delayed, effective_n_jobs
 from sklearn.base import clone
 from sklearn.utils import check_random_state
+from sklearn.utils.validation import has_fit_parameter
 
 from skop._jobs import workers_for
 from skop._sklearn_compat import HasMethods, Interval, fit_context, last_step
@@ -122,7 +123,7 @@ class EnsembleRegressor(MeasuresCost, WrappingRegressor):
         sample_weight : array-like of shape (n,) or None, default=None
             Weights of the samples, passed on to the members.
         groups : array-like of shape (n,) or None, default=None
-            Labels of groups of samples, passed on to the members, see `LaMORegressor.fit`.
+            Labels of groups of samples, passed on to members whose `fit` takes them, see `LaMORegressor.fit`.
         params : as in the `fit` of the member, default=None
             Global parameters of the runs, passed on to the members.
         checkpoint_dir : path-like or None, default=None
@@ -161,7 +162,9 @@ class EnsembleRegressor(MeasuresCost, WrappingRegressor):
         earlier = getattr(self, "estimators_", [])[: self.n_members]
         if earlier and goes_on(self.estimator, earlier[0]):
             members[: len(earlier)] = [continued(member, self.estimator) for member in earlier]
-        given = {"sample_weight": sample_weight, "groups": groups, "params": params}
+        # Estimators of trajectories keep these together by themselves, and take no groups.
+        taken = groups if has_fit_parameter(self.estimator, "groups") else None
+        given = {"sample_weight": sample_weight, "groups": taken, "params": params}
         options = {name: value for name, value in given.items() if value is not None} | kept
         with restored_on_failure(self), each_warning_once(), shared_between_fits():
             self.estimators_ = Parallel(n_jobs=workers_for(self.n_jobs, self.n_members))(
