@@ -59,6 +59,8 @@ def require_writable(path: str | os.PathLike[str]) -> None:
 
 def _mode_of_file(given: str | os.PathLike[str], target: Path) -> int | None:
     """Mode of a file, of which `target` is the path without links; None if there is none. Raise an error for others."""
+    if target.is_symlink():
+        raise FileExistsError(f"{str(given)!r} is a link that leads back to itself; remove it, or choose another path.")
     mode = target.stat().st_mode if target.exists() else None
     if mode is not None and stat.S_ISDIR(mode):
         raise IsADirectoryError(f"{str(given)!r} is a folder; pass the path of a file, such as one in this folder.")

@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -552,6 +553,10 @@ def test_groups_stay_on_one_side_of_the_split(study):
     assert some.names == ("run_5.vtu",)
     assert some.parameters["load"][0] == pytest.approx(LOADS[5])
     np.testing.assert_array_equal(some.cells[0].points, plate(5, 1.0).points)
+    # A missing value is no group.
+    table = samples.table.assign(batch=["a", None, *"bc" * 5])
+    with pytest.raises(UsageError, match="--group batch: 1 of 12 rows have no value, row 2 the first"):
+        split_rows(replace(samples, table=table), 0.25, "batch", 0)
     # The seed chooses the split.
     assert len({tuple(split_rows(samples, 0.25, None, seed)[1]) for seed in range(5)}) > 1
 

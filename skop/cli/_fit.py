@@ -40,7 +40,7 @@ _group_option = click.option(
     "--group",
     metavar="COLUMN",
     help="Column of --params, or of the table, whose equal values belong together: they stay on one side of the split, "
-    "and are left out as a whole by the fit.",
+    "and a fit that is not of time series leaves them out as a whole.",
 )
 _report_option = click.option("--report", type=click.Path(path_type=Path), metavar="FILE.html",
                               help="Report to write, one file that any browser shows.")  # fmt: skip
@@ -265,7 +265,17 @@ def _labels_of(samples: Samples, group: str | None) -> np.ndarray[Any, Any] | No
     if samples.table is None or group not in samples.table.columns:
         names = [] if samples.table is None else list(samples.table.columns)
         raise click.UsageError(f"--group {group!r} is no column of the table of parameters; there are: {names}")
-    labels: np.ndarray[Any, Any] = np.unique(samples.table[group].to_numpy(), return_inverse=True)[1]
+    column = samples.table[group]
+    if (missing := np.flatnonzero(column.isna())).size:
+        raise click.UsageError(
+            f"--group {group}: {missing.size} of {len(column)} rows have no value, row {missing[0] + 1} the first; "
+            "fill in one for each run"
+        )
+    # Numbers and texts in one column are told apart by what is written.
+    values = column.to_numpy()
+    labels: np.ndarray[Any, Any] = np.unique(
+        values.astype(str) if values.dtype == object else values, return_inverse=True
+    )[1]
     return labels
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+import os
 import tempfile
 from collections.abc import Sequence
 from contextlib import suppress
@@ -128,12 +129,12 @@ def _is_same_file(path: Path, other: Path) -> bool:
     """Whether two paths lead to the same file, also as links of either kind."""
     if path.exists() and other.exists():
         return path.samefile(other)
-    return path.resolve() == other.resolve()
+    return os.path.realpath(path) == os.path.realpath(other)
 
 
 def _check_writable(path: Path, inputs: Sequence[Path | str | None], force: bool) -> Path:
     """Check before any work that a file may be written and is none of the inputs, and create its folder."""
-    target = path.resolve()
+    target = Path(os.path.realpath(path))
     if any(_is_same_file(path, Path(item)) for item in inputs if item is not None):
         raise click.UsageError(f"{path} is an input file; choose another output by -o")
     if target.is_dir():

@@ -20,6 +20,7 @@ from skop.data._meshes import MeshSamples as MeshSamples
 from skop.data._meshes import read_meshes
 from skop.data._pairing import Labels as Labels
 from skop.data._pairing import check_index as check_index
+from skop.data._pairing import check_order_of_files as check_order_of_files
 from skop.data._pairing import pair_rows as pair_rows
 from skop.data._point_symmetry import PointSymmetries as PointSymmetries
 from skop.data._resampling import GridResampler, interpolate_fields

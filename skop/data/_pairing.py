@@ -23,6 +23,7 @@ __all__ = [
     "Labels",
     "check_index",
     "check_order",
+    "check_order_of_files",
     "counts_rows",
     "index_labels",
     "is_index",
@@ -149,6 +150,21 @@ def check_index(X: Any, other: Any, what: str) -> None:
     raise FieldDataError(
         f"row {place} is {labels[place]} in the index of X and {others[place]} in that of {what}: both hold the same "
         f"labels {where}. {remedy}, or pass {what}.to_numpy() if its rows are in the order of X."
+    )
+
+
+def check_order_of_files(names: Sequence[str] | None, other: Any, what: str) -> None:
+    """Raise an error if a column beside files, read in their order, has their names in another as its index."""
+    labels = list(getattr(other, "index", ())) if hasattr(other, "iloc") else []
+    if names is None or len(labels) != len(names) or not all(isinstance(label, str) for label in labels):
+        return
+    ours, theirs = _distinct_names(names), [PurePath(label).stem for label in labels]
+    if ours is None or ours == theirs or set(ours) != set(theirs):
+        return
+    place = next(i for i, (own, label) in enumerate(zip(ours, theirs, strict=True)) if own != label)
+    raise FieldDataError(
+        f"row {place} of {what} is {labels[place]} by its index, but file {place} of X is {names[place]}; bring {what} "
+        f"into the order of the files, or pass {what}.to_numpy() if its rows are in this order."
     )
 
 

@@ -19,6 +19,7 @@ from skop.data import (
     FieldSet,
     TrainingData,
     check_index,
+    check_order_of_files,
     form_of,
     read,
     read_inputs,
@@ -87,6 +88,8 @@ class FieldReader(BaseEstimator):
         check_index(X, groups, "groups")
         options = {"params": params, "weighted": sample_weight is not None, "reset": reset, **self._mesh_options}
         data = read(X, y, estimator=self, other_points=self._takes_other_points, **options).with_own_points()
+        check_order_of_files(data.names, sample_weight, "sample_weight")
+        check_order_of_files(data.names, groups, "groups")
         self.mesh_, used = data.mesh, samples_with_weight(data, sample_weight)
         counts = used.inputs.n_points
         self.fit_record_ = {"samples": len(used.inputs), "points": [int(counts.min()), int(counts.max())]}

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import has_fit_parameter
 
-from skop._sklearn_compat import check_sample_weight
+from skop._sklearn_compat import check_sample_weight, last_step
 from skop._typing import FloatArray, IntArray
 from skop.data import TrainingData, refuse_containers, refuse_mask
 from skop.exceptions import FieldDataError
@@ -21,6 +21,7 @@ __all__ = [
     "counts_as_weight",
     "labels_of_groups",
     "samples_with_weight",
+    "takes_groups",
     "used_samples",
     "weight_option",
 ]
@@ -57,6 +58,13 @@ def weight_option(estimator: Any, weight: FloatArray | None) -> dict[str, Any]:
             "estimator whose fit takes it."
         )
     return {"sample_weight": weight}
+
+
+def takes_groups(estimator: Any) -> bool:
+    """Whether the fit of an estimator, or of the last step of a Pipeline, takes labels of groups."""
+    last = last_step(estimator)
+    # An ensemble has no use of them but in its members.
+    return has_fit_parameter(last, "groups") and (not hasattr(last, "n_members") or takes_groups(last.estimator))
 
 
 def counts_as_weight(estimator: Any, weight: FloatArray | None, counts: FloatArray | None) -> FloatArray | None:
@@ -96,7 +104,7 @@ def used_samples(
 
 
 def labels_of_groups(groups: Any, n_samples: int) -> Any:
-    """Labels (n,) of groups as an array, one for each sample, that are neither masked nor missing; None without."""
+    """Numbers (n,) of groups in the order of their labels, which are neither masked nor missing; None without any."""
     if groups is None:
         return None
     refuse_mask(groups, "groups")
@@ -104,13 +112,13 @@ def labels_of_groups(groups: Any, n_samples: int) -> Any:
     if labels.shape != (n_samples,):
         raise FieldDataError(f"groups has shape {labels.shape}, expected ({n_samples},): one label for each sample.")
     try:
-        # NaN differs from itself.
-        is_whole = len(np.unique(labels)) > 0 and all(label == label for label in labels.tolist())
+        # NaN and NaT differ from themselves.
+        numbers, is_whole = np.unique(labels, return_inverse=True)[1], bool(np.all(labels == labels))
     except TypeError:
         is_whole = False
-    if len(labels) and not is_whole:
+    if not is_whole:
         raise FieldDataError(
             "groups has missing labels, such as None or NaN, or both texts and numbers; give each sample a label of "
             "one kind."
         )
-    return labels
+    return numbers

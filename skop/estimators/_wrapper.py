@@ -12,13 +12,14 @@ from typing import Any
 import numpy as np
 from sklearn.base import MetaEstimatorMixin, clone
 from sklearn.utils import check_random_state, get_tags
-from sklearn.utils.validation import check_is_fitted, has_fit_parameter
+from sklearn.utils.validation import check_is_fitted
 
 from skop._optional import import_optional
 from skop._sklearn_compat import final_regressor, has_steps, last_step
 from skop.data import DataSpec, FieldSet, Predictions, Targets
 from skop.estimators._field import FieldRegressor
 from skop.estimators._reading import checked_by_caller
+from skop.estimators._weights import takes_groups
 from skop.exceptions import FieldDataError, warn
 from skop.training import DIRECT_TRAINING, TrainingPlan
 
@@ -146,17 +147,18 @@ def fit_estimator(estimator: Any, X: Any, y: Any, plan: TrainingPlan = DIRECT_TR
     """Fit an estimator that another one wraps; say of one of another library which takes no fields what does.
 
     One that takes groups, such as `PODRegressor`, gets the runs of a plan: steps of a run in the training would tell of
-    the others that are left out. So does the last step of a Pipeline.
+    the others that are left out. So does the last step of a Pipeline, which gets other groups too.
     """
     runs = None if plan.n_steps is None else plan.runs(len(X))
-    if runs is not None and last_step(estimator) is not estimator and isinstance(last_step(estimator), FieldRegressor):
+    is_grouped = runs is not None or "groups" in options
+    if is_grouped and last_step(estimator) is not estimator and isinstance(last_step(estimator), FieldRegressor):
         head, (_, last) = estimator[:-1], estimator.steps[-1]
         X = head.fit_transform(X, y) if len(head) else X
         # With a memory, they are copies.
         estimator.steps[:-1] = head.steps
         fit_estimator(last, X, y, plan, **options)
         return estimator
-    if runs is not None and has_fit_parameter(estimator, "groups"):
+    if runs is not None and takes_groups(estimator):
         weight = options.get("sample_weight")
         # A weight can leave a single run, without which there is no other.
         used = runs if weight is None else runs[np.flatnonzero(weight)]

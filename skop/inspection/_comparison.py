@@ -17,11 +17,11 @@ from sklearn.dummy import DummyRegressor
 from sklearn.ensemble import HistGradientBoostingRegressor
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.multioutput import MultiOutputRegressor
-from sklearn.utils.validation import has_fit_parameter
 
 from skop._typing import FloatArray
 from skop.data import FieldSet, TrainingData, read
-from skop.estimators._wrapper import frame_size
+from skop.estimators._weights import takes_groups
+from skop.estimators._wrapper import fit_estimator, frame_size
 from skop.estimators.selection._auto import classical_candidates
 from skop.exceptions import FieldDataError, SkopError
 from skop.inspection._evaluation import Evaluation, evaluate, in_frames
@@ -98,7 +98,8 @@ def compare_models(
     names : sequence of str or None, default=None
         Names of the test samples.
     groups : array-like of shape (n,) or None, default=None
-        Labels of groups of the samples to train on, for models whose `fit` takes them.
+        Labels of groups of the samples to train on, for models whose `fit`, or that of the last step of a
+        Pipeline, takes them.
 
     Returns
     -------
@@ -140,7 +141,7 @@ def compare_models(
                 results.append(ModelResult(name, None, 0.0, model))
                 continue
             try:
-                options = {} if groups is None or not has_fit_parameter(model, "groups") else {"groups": groups}
+                options = {} if groups is None or not takes_groups(model) else {"groups": groups}
                 results.append(_fit_and_evaluate(name, model, fitted, tested_on, names, options, may_fail=may_fail))
             except (SkopError, ValueError) as error:
                 # The minutes that other models took must not be lost.
@@ -185,7 +186,10 @@ def _fit_and_evaluate(
         # The noise level of a Gaussian process on data without noise ends at its lower bound; that is correct.
         warnings.simplefilter("ignore", ConvergenceWarning)
         try:
-            model.fit(*train, **options)
+            if options:
+                fit_estimator(model, *train, **options)
+            else:
+                model.fit(*train)
         except FieldDataError as error:
             if not may_fail:
                 raise

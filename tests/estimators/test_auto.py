@@ -13,9 +13,19 @@ from sklearn.dummy import DummyRegressor
 from sklearn.linear_model import Ridge
 from sklearn.model_selection import GroupKFold, KFold
 from sklearn.neighbors import KNeighborsRegressor
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 import skop
-from skop import AutoRegressor, EnsembleRegressor, FieldSet, LaMORegressor, PODRegressor, leaderboard
+from skop import (
+    AutoRegressor,
+    EnsembleRegressor,
+    FieldSet,
+    LaMORegressor,
+    PODRegressor,
+    RolloutRegressor,
+    leaderboard,
+)
 from skop.data import unit_grid
 from skop.datasets import make_antiderivative
 from skop.estimators.fitting._base_model import BaseModel
@@ -696,3 +706,18 @@ def test_groups_reach_candidates_that_take_them():
         X, y, groups=np.arange(60) // 3
     )
     assert model.estimator_.leave_one_out_error_ > 0.9
+
+
+def test_groups_reach_the_last_step_of_a_pipeline_and_no_member_that_takes_none():
+    X, y = np.random.default_rng(0).random((2, 20, 3))
+    kinds = {"pipeline": make_pipeline(StandardScaler(), PODRegressor()), "pod": PODRegressor()}
+    kinds["ensemble"] = EnsembleRegressor(
+        RolloutRegressor(LaMORegressor(width=8, depth=1, max_iter=1), window=1), n_members=1
+    )
+    options = {"cv": 2, "max_time": None, "random_state": 0}
+    model = AutoRegressor(candidates=list(kinds.items()), **options).fit(X, y, groups=np.arange(20) // 2)
+    error = {row["candidate"]: row["error"] for row in model.results_}
+    assert error["pipeline"] == pytest.approx(error["pod"], rel=1e-6)
+    assert np.isfinite(error["ensemble"])
+    with pytest.raises(FieldDataError, match="groups was given, but the fit of RolloutRegressor takes none"):
+        kinds["ensemble"].fit(X, y, groups=np.arange(20) // 2)

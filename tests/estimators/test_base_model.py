@@ -639,7 +639,7 @@ def test_groups_of_one_sample_change_nothing(linear_map, early_stopping):
 def test_a_base_of_groups_is_judged_by_new_ones():
     rng = np.random.default_rng(0)
     # Each run has a curve of its own, of which the others tell nothing.
-    labels, time = np.repeat(np.arange(20), 10), np.tile(np.linspace(0, 1, 10), 20)
+    labels, time = np.repeat(np.arange(20), 5), np.tile(np.linspace(0, 1, 5), 20)
     X = np.column_stack([rng.random((20, 2))[labels], time])
     y = np.sin(3 * time + rng.uniform(0, 6, 20)[labels])
     with pytest.warns(UserWarning, match="rows are 20 groups with the same"):
@@ -653,8 +653,8 @@ def test_a_base_of_groups_is_judged_by_new_ones():
     with pytest.raises(FieldDataError, match=words):
         small(base="pod").fit(X, y, groups=labels // 4)
     # Groups with a sample in common are one.
-    rows, ten = np.append(np.arange(100), 0), np.append(labels[:100], 9)
-    small(base="pod").fit(X[:100], y[:100], groups=labels[:100])
+    rows, ten = np.append(np.arange(50), 0), np.append(labels[:50], 9)
+    small(base="pod").fit(X[:50], y[:50], groups=labels[:50])
     with pytest.raises(FieldDataError, match="the samples are of 9 different groups"):
         small(base="pod").fit(X[rows], y[rows], groups=ten)
 

@@ -677,7 +677,9 @@ def test_what_is_not_fitted_or_no_label_is_named():
     X, y = np.random.default_rng(0).random((30, 2)), np.arange(30.0)
     with pytest.raises(NotFittedError):
         ConformalRegressor(FrozenEstimator(PODRegressor())).fit(X, y)
-    for groups in (["a", None] * 15, [np.nan, *range(29)], np.array([1, "a"] * 15, dtype=object)):
+    days = np.arange(30).astype("datetime64[D]").astype("datetime64[ns]")
+    days[3] = "NaT"
+    for groups in (["a", None] * 15, [np.nan, *range(29)], np.array([1, "a"] * 15, dtype=object), days):
         with pytest.raises(FieldDataError, match="groups has missing labels"):
             ConformalRegressor(PODRegressor()).fit(X, y, groups=groups)
 

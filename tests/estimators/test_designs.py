@@ -206,6 +206,15 @@ def test_a_series_beside_a_pattern_is_matched_by_name(runs):
         model.score("own/*.vtu", TABLE["load"].set_axis(np.arange(N) + 40))
 
 
+@pytest.mark.parametrize("what", ["groups", "sample_weight"])
+def test_labels_beside_a_pattern_are_in_the_order_of_the_files(runs, what):
+    values = TABLE["load"].abs().set_axis(names())
+    small().fit("own/*.vtu", **{what: values})
+    with pytest.raises(FieldDataError, match=f"row 0 of {what} is .* by its index, but file 0 of X is "):
+        small().fit("own/*.vtu", **{what: values.iloc[ORDER]})
+    small().fit("own/*.vtu", **{what: values.iloc[ORDER].to_numpy()})
+
+
 def test_tools_of_scikit_learn_split_a_column_of_paths(runs):
     frame = TABLE.assign(file=names())
     train, test = train_test_split(frame, random_state=0)

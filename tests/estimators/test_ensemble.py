@@ -155,7 +155,8 @@ def test_groups_are_for_members_that_take_them():
     X = np.random.default_rng(0).random((20, 2))[np.arange(24) % 20]
     y, times = np.sin(X[:, :1] + X[:, 1:] * [0.0, 0.5, 1.0]), [0.0, 0.5, 1.0]
     members = EnsembleRegressor(TimeConditionedRegressor(member(max_iter=1), times=times), n_members=2)
-    members.fit(X, y, groups=np.arange(24))
+    with pytest.raises(FieldDataError, match="groups was given, but the fit of TimeConditionedRegressor takes none"):
+        members.fit(X, y, groups=np.arange(24))
     # The inputs that come twice are groups to a band.
     band = ConformalRegressor(members, coverage=0.5, random_state=0).fit(X, y)
     assert band.predict(X).shape == (24, 3)

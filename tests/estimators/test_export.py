@@ -294,6 +294,15 @@ def test_a_sample_whose_field_is_zero_may_stand_for_the_points(tmp_path):
         model.export(tmp_path / f"{name}.pt2", loads[:1])
 
 
+def test_components_of_many_samples_have_a_graph(tmp_path):
+    """Their vectors are in reverse order in memory."""
+    X = np.random.default_rng(0).random((2200, 2))
+    y = np.sin(X[:, :1] + X[:, 1:] ** 2)[..., None] * np.ones((1, 5, 1))
+    model = PODRegressor(regressor="ridge").fit(X, y)
+    model.export(tmp_path / "model.pt2")
+    require_parity(model, X, tmp_path / "model.pt2", counts=(24, 1), tolerance=1e-6)
+
+
 def test_onnx_of_pod_gives_the_numbers_of_predict(tmp_path):
     X, y, _ = PODS["table to fields and scalars"]
     model = pod(X, y)

@@ -452,9 +452,17 @@ def test_over_a_base_the_weights_of_the_best_look_are_put_back_where_the_end_is_
     assert all(is_third) == (epoch == 4)
 
 
+def test_a_group_of_samples_tells_as_much_of_overfitting_as_one_sample():
+    errors, groups = np.random.default_rng(0).random(20), np.repeat([2, 0, 1], [3, 1, 16])
+    session = SimpleNamespace(group=Group(), groups=groups, errors_of=lambda rows: lambda: (None, errors[rows]))
+    fields, scalars = OverfittingMonitor(session)._errors_of(np.arange(20))
+    assert fields is None
+    np.testing.assert_allclose(scalars, [errors[3], errors[4:].mean(), errors[:3].mean()])
+
+
 def judged(unseen, seen, *, before, part):
     """Whether a model with these errors of held-out and of other samples overfits."""
-    session = SimpleNamespace(trained_on=np.arange(10, 60), group=Group(), n_frames=1)
+    session = SimpleNamespace(trained_on=np.arange(10, 60), group=Group(), n_frames=1, groups=None)
     session.errors_of = lambda rows: lambda: (seen, None)
     monitor = OverfittingMonitor(session)
     monitor.before = before

@@ -384,6 +384,10 @@ def test_a_folder_is_no_file_to_write(model, tmp_path, monkeypatch):
             model.save(path)
         assert "skop-part" not in str(caught.value)
     assert [*tmp_path.rglob("*")] == [tmp_path / "models"]
+    (tmp_path / "a").symlink_to("b")
+    (tmp_path / "b").symlink_to("a")
+    with pytest.raises(FileExistsError, match="'a' is a link that leads back to itself"):
+        model.save("a")
 
 
 @pytest.mark.parametrize("number", [errno.EACCES, errno.EROFS, errno.ENOENT])

@@ -62,6 +62,11 @@ def _refuse_what_has_no_graph(estimator: Any) -> None:
             raise FieldDataError(f"export writes components and a regressor of skop, but {reason}.")
 
 
+def _doubles(values: Any) -> torch.Tensor:
+    """Tensor of an array, also of one in reverse order, which PyTorch does not take."""
+    return torch.from_numpy(np.array(values, dtype=np.float64, order="C"))
+
+
 class _OutputGraph(nn.Module):
     """Predictions of some outputs by a base model."""
 
@@ -96,8 +101,8 @@ class _OutputGraph(nn.Module):
             "size": model.spread_out(model.size),
         }
         for name, values in held.items():
-            self.register_buffer(name, torch.tensor(values, dtype=torch.float64))
-        bounds = None if model.bounds is None else torch.tensor(model.bounds, dtype=torch.float64)
+            self.register_buffer(name, _doubles(values))
+        bounds = None if model.bounds is None else _doubles(model.bounds)
         self.register_buffer("bounds", bounds)
         self.register_buffer("reads", torch.tensor(model.reads_logarithms, dtype=torch.bool))
 
@@ -158,12 +163,12 @@ class ClassicalGraph(nn.Module):
                 "input_components": basis.components_,
             }
         for name, values in held.items():
-            self.register_buffer(name, torch.tensor(values, dtype=torch.float64))
+            self.register_buffer(name, _doubles(values))
         coords = None
         self.reads_fields = basis is not None
         if self.reads_fields and points is None and samples.shared_coords:
             # The coordinates are inputs of the model, but not of the graph.
-            coords = torch.tensor(samples.coords, dtype=torch.float64)
+            coords = _doubles(samples.coords)
         self.register_buffer("coords", coords)
 
     def forward(

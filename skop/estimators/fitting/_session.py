@@ -669,9 +669,12 @@ def _together(inputs: FieldSet, rows: IntArray, groups: IntArray | None) -> IntA
     if groups is None:
         return numbers
     found = linked(numbers, np.unique(groups[rows], return_inverse=True)[1])
-    # By its first sample: the least number of a group is the smaller, the more samples it has.
-    first = np.unique(found, return_index=True)[1]
-    return np.asarray(np.unique(numbers[first], return_inverse=True)[1][found])
+    least = np.full(found.max() + 1, numbers.max())
+    np.minimum.at(least, found, numbers)
+    # The least of k numbers is the smaller, the more there are: of those in [0, 1], 1 - (1 - least)^k is uniform.
+    counts = np.bincount(np.unique(np.stack([found, numbers]), axis=1)[0])
+    place = -np.log1p(-(least + 0.5) / (numbers.max() + 1)) * counts
+    return np.asarray(place.argsort(kind="stable").argsort()[found])
 
 
 def _hold_out_to_judge(inputs: FieldSet, train: IntArray, groups: IntArray | None) -> tuple[IntArray, IntArray | None]:

@@ -26,7 +26,7 @@ from skop.data import DataSpec, FieldSet, Predictions, Targets, TrainingData
 from skop.estimators._field import end_if_interrupted
 from skop.estimators._reading import checked_by_caller
 from skop.estimators._streams import samples_at_once
-from skop.estimators._weights import labels_of_groups
+from skop.estimators._weights import labels_of_groups, takes_groups
 from skop.estimators._wrapper import as_input, as_predictions, fit_estimator, frame_size
 from skop.estimators.classical._pod import OF_USE, PODRegressor
 from skop.estimators.fitting._base_model import shared_between_fits
@@ -188,7 +188,7 @@ class Samples:
         options: dict[str, Any] = {} if self.weight is None else {"sample_weight": self.weight}
         if self.checkpoint_dir is not None and has_fit_parameter(model, "checkpoint_dir"):
             options["checkpoint_dir"] = self.checkpoint_dir
-        if self.groups is not None and len(np.unique(self.groups)) > 1 and has_fit_parameter(model, "groups"):
+        if self.groups is not None and len(np.unique(self.groups)) > 1 and takes_groups(model):
             options["groups"] = self.groups
         return fit_estimator(model, as_input(model, self.inputs, self.spec, self.columns), self.y, self.plan, **options)
 

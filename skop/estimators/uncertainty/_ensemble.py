@@ -10,7 +10,6 @@ import numpy as np
 from joblib import Parallel, delayed, effective_n_jobs
 from sklearn.base import clone
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import has_fit_parameter
 
 from skop._jobs import workers_for
 from skop._sklearn_compat import HasMethods, Interval, fit_context, last_step
@@ -18,6 +17,7 @@ from skop._typing import FloatArray
 from skop.data import FieldSet, Predictions
 from skop.estimators._field import FieldRegressor, end_if_interrupted, restored_on_failure
 from skop.estimators._parts import by_chunks
+from skop.estimators._weights import takes_groups
 from skop.estimators._wrapper import WrappingRegressor, continued, fit_estimator, goes_on
 from skop.estimators.files._file_checks import Held, check_same_outputs, checks
 from skop.estimators.fitting._base_model import shared_between_fits
@@ -123,7 +123,7 @@ class EnsembleRegressor(MeasuresCost, WrappingRegressor):
         sample_weight : array-like of shape (n,) or None, default=None
             Weights of the samples, passed on to the members.
         groups : array-like of shape (n,) or None, default=None
-            Labels of groups of samples, passed on to members whose `fit` takes them, see `LaMORegressor.fit`.
+            Labels of groups of samples, passed on to the members, see `LaMORegressor.fit`.
         params : as in the `fit` of the member, default=None
             Global parameters of the runs, passed on to the members.
         checkpoint_dir : path-like or None, default=None
@@ -153,6 +153,11 @@ class EnsembleRegressor(MeasuresCost, WrappingRegressor):
                 f"EnsembleRegressor fits its estimator from different random states, but "
                 f"{type(self.estimator).__name__} has no random_state: all members would be the same. Fit it alone."
             )
+        if groups is not None and not takes_groups(self.estimator):
+            raise FieldDataError(
+                f"groups was given, but the fit of {type(self.estimator).__name__} takes none; leave it out, or use an "
+                "estimator whose fit takes it."
+            )
         kept = passed_on(checkpoint_dir, self.estimator)
         if kept:
             require_seed(self)
@@ -162,9 +167,7 @@ class EnsembleRegressor(MeasuresCost, WrappingRegressor):
         earlier = getattr(self, "estimators_", [])[: self.n_members]
         if earlier and goes_on(self.estimator, earlier[0]):
             members[: len(earlier)] = [continued(member, self.estimator) for member in earlier]
-        # Estimators of trajectories keep these together by themselves, and take no groups.
-        taken = groups if has_fit_parameter(self.estimator, "groups") else None
-        given = {"sample_weight": sample_weight, "groups": taken, "params": params}
+        given = {"sample_weight": sample_weight, "groups": groups, "params": params}
         options = {name: value for name, value in given.items() if value is not None} | kept
         with restored_on_failure(self), each_warning_once(), shared_between_fits():
             self.estimators_ = Parallel(n_jobs=workers_for(self.n_jobs, self.n_members))(
