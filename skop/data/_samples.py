@@ -358,7 +358,9 @@ def _read_truth(y: Any, kind: Form, inputs: FieldSet, spec: DataSpec, elsewhere:
     targets, _ = match_target(y, kind, inputs, listed=form_named(spec.input_form).is_listed, elsewhere=elsewhere)
     if targets.n_outputs != spec.n_outputs:
         came = "scalars" if targets.field is None else f"{targets.n_outputs} channels"
-        raise FieldDataError(f"y has {came}, but the estimator was fitted on fields of {spec.n_outputs} channels.")
+        raise FieldDataError(
+            f"y has {came}, but the prediction that it is compared with is a field of {spec.n_outputs} channels."
+        )
     if targets.n_scalars != spec.n_scalars and spec.n_scalars:
         remedy = "a FieldSet with the scalars as its params"
         if spec.target_form.components is not None:
