@@ -117,15 +117,13 @@ def fit(
         model = ConformalRegressor(model, coverage=coverage, guarantee=guarantee or "pointwise", random_state=seed)
     takes_groups = has_fit_parameter(model, "groups")
     train, test = _split(samples, test_fraction, group, seed, needs_fraction=not takes_groups)
-    say = _silent if quiet else _say
-    say(samples.describe() + ("" if test is None else f"; {len(train)} to train on, {len(test)} held out"))
+    split = "" if test is None else f"; {len(train)} to train on, {len(test)} held out"
+    (_silent if quiet else _say)(samples.describe() + split)
     start = time.perf_counter()
     fit_samples(model, train, _labels_of(train, group) if takes_groups else None, checkpoint_dir)
     seconds = time.perf_counter() - start
-    parts = _parts_of(model)
-    trained = parts[-1]
-    was_interrupted = getattr(trained, "stopped_", None) == "interrupted"
-    saved = save_model(model, output)
+    *_, trained = parts = _parts_of(model)
+    was_interrupted, saved = getattr(trained, "stopped_", None) == "interrupted", save_model(model, output)
     is_elsewhere, output = saved != output, saved
     if was_interrupted:
         click.echo(f"interrupted: saved the best model so far, of epoch {trained.best_iter_}, to {output}", err=True)

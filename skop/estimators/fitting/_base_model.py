@@ -219,8 +219,7 @@ class BaseModel:
         shared = data.inputs.shared_coords
         model = cls(estimator, error, data.inputs.coords if shared else None, data.inputs.grid_shape, nodes=nodes)
         # What the network learns has no such factor.
-        model.leaves_rest = seen < _SMALL_REST
-        model.is_useful = is_useful
+        model.leaves_rest, model.is_useful = seen < _SMALL_REST, is_useful
         model.keeps_distances = not shared and keep_their_distances(whole.inputs)
         if data.targets.elsewhere and data.targets.field is not None:
             model.target_points, model.target_grid = data.targets.field.coords, data.targets.field.grid_shape

@@ -153,6 +153,12 @@ class _Restore(nn.Module):
         values = values.to(self.within) * self.scale + self.shift
         return (values.exp() if self.is_logarithm else values).to(self.dtype)
 
+    @property
+    def rounding(self) -> FloatArray:
+        """Differences of each channel that are rounding; none where logarithms have digits in small outputs too."""
+        largest = self.scale.reshape(-1, self.scale.shape[-1]).amax(dim=0).numpy()
+        return (0.0 if self.is_logarithm else ROUNDING) * np.asarray(largest, dtype=np.float64)
+
 
 class _PredictionGraph(Graph):
     """Scalers, network and base model of an estimator, for the points of given samples."""
@@ -185,12 +191,7 @@ class _PredictionGraph(Graph):
         self.register_buffer("order", order)
         self.register_buffer("back", None if order is None else order.argsort())
         self.is_base_alone = self.keeps_fields = is_base_alone
-        if is_base_alone:
-            self.rounding = {
-                name: ROUNDING * part.scale.reshape(-1, part.scale.shape[-1]).amax(dim=0).numpy()
-                for name, part in restore.items()
-                if not part.is_logarithm
-            }
+        self.rounding = {name: part.rounding for name, part in restore.items() if is_base_alone}
         base = estimator.base_
         self.base = None if base is None else ClassicalGraph(base.estimator, base.points, samples, within)
         if self.is_base_alone:

@@ -140,24 +140,7 @@ class EnsembleRegressor(MeasuresCost, WrappingRegressor):
         FieldDataError
             If X or y cannot be used; a ValueError.
         """
-        if not isinstance(self.estimator, FieldRegressor):
-            remedy = "take sklearn.ensemble.BaggingRegressor for it"
-            if isinstance(last_step(self.estimator), FieldRegressor):
-                remedy = "put it around the last step: make_pipeline(..., EnsembleRegressor(...))"
-            raise FieldDataError(
-                f"EnsembleRegressor fits estimators of skop, but estimator is a {type(self.estimator).__name__}; "
-                f"{remedy}."
-            )
-        if "random_state" not in self.estimator.get_params(deep=False):
-            raise FieldDataError(
-                f"EnsembleRegressor fits its estimator from different random states, but "
-                f"{type(self.estimator).__name__} has no random_state: all members would be the same. Fit it alone."
-            )
-        if groups is not None and not takes_groups(self.estimator):
-            raise FieldDataError(
-                f"groups was given, but the fit of {type(self.estimator).__name__} takes none; leave it out, or use an "
-                "estimator whose fit takes it."
-            )
+        self._refuse_others(groups)
         kept = passed_on(checkpoint_dir, self.estimator)
         if kept:
             require_seed(self)
@@ -184,6 +167,27 @@ class EnsembleRegressor(MeasuresCost, WrappingRegressor):
             if hasattr(first, "feature_names_in_"):
                 self.feature_names_in_ = first.feature_names_in_
         return self
+
+    def _refuse_others(self, groups: Any) -> None:
+        """Raise an error for an estimator whose copies would be no ensemble, or take no groups."""
+        if not isinstance(self.estimator, FieldRegressor):
+            remedy = "take sklearn.ensemble.BaggingRegressor for it"
+            if isinstance(last_step(self.estimator), FieldRegressor):
+                remedy = "put it around the last step: make_pipeline(..., EnsembleRegressor(...))"
+            raise FieldDataError(
+                f"EnsembleRegressor fits estimators of skop, but estimator is a {type(self.estimator).__name__}; "
+                f"{remedy}."
+            )
+        if "random_state" not in self.estimator.get_params(deep=False):
+            raise FieldDataError(
+                f"EnsembleRegressor fits its estimator from different random states, but "
+                f"{type(self.estimator).__name__} has no random_state: all members would be the same. Fit it alone."
+            )
+        if groups is not None and not takes_groups(self.estimator):
+            raise FieldDataError(
+                f"groups was given, but the fit of {type(self.estimator).__name__} takes none; leave it out, or use an "
+                "estimator whose fit takes it."
+            )
 
     def _facts(self) -> dict[str, Any]:
         """The members, for the model card."""
