@@ -1083,6 +1083,20 @@ def test_predicted_series_are_those_of_the_model(trajectories, tmp_path, capsys)
     capsys.readouterr()
 
 
+def test_groups_of_series_are_left_out_as_a_whole(trajectories, tmp_path):
+    pandas, runs, model = pytest.importorskip("pandas"), str(trajectories[0] / "run_*.pvd"), str(tmp_path / "m.skop")
+    numbers = np.array([3, 1, 5, 0, 2, 4])
+    table = pandas.DataFrame({"run": [f"run_{i}" for i in numbers], "rate": numbers / 2, "part": numbers % 3})
+    table.to_csv(tmp_path / "rates.csv", index=False)
+    words = ["--params", str(tmp_path / "rates.csv"), "--param", "rate", "--time", "parameter", "--group", "part"]
+    assert main(["fit", runs, "--target", "u", *words, "--estimator", "pod", "--quiet", "-o", model]) == 0
+    expected = skop.TimeConditionedRegressor(skop.PODRegressor(target_fields=["u"]))
+    rates, errors = pandas.DataFrame({"rate": np.arange(6) / 2}), []
+    for groups in (np.arange(6) % 3, None):
+        errors.append(expected.fit(runs, params=rates, groups=groups).estimator_.leave_one_out_error_)
+    assert skop.load(model).estimator_.leave_one_out_error_ == errors[0] != errors[1]
+
+
 def test_scores_of_runs_at_other_times_are_refused(trajectories, tmp_path, capsys):
     """Frames are scored as channels, which hold no times: those of other times would count as those of the fit."""
     folder, _ = trajectories

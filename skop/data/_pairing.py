@@ -92,9 +92,9 @@ def pair_rows(
         raise FieldDataError(_other_count(n_rows, names, what))
     if rows is not None and weighted and (np.diff(rows) < 0).any():
         raise FieldDataError(
-            f"the rows of {what} were brought into the order of the files, but sample_weight has no names that tell "
-            f"its order. Sort {what} and the weights like the files ({some_of(names)}), or pass the files as a list in "
-            f"the order of {what}."
+            f"the rows of {what} were brought into the order of the files, but sample_weight or groups has no names "
+            f"that tell its order. Sort {what} and these like the files ({some_of(names)}), or pass the files as a "
+            f"list in the order of {what}."
         )
     return rows
 
@@ -155,16 +155,20 @@ def check_index(X: Any, other: Any, what: str) -> None:
 
 def check_order_of_files(names: Sequence[str] | None, other: Any, what: str) -> None:
     """Raise an error if a column beside files, read in their order, has their names in another as its index."""
-    labels = list(getattr(other, "index", ())) if hasattr(other, "iloc") else []
-    if names is None or len(labels) != len(names) or not all(isinstance(label, str) for label in labels):
+    labels = index_labels(other.index) if hasattr(other, "iloc") else Labels()
+    rows: Any = None
+    if names is not None and labels.numbers is not None:
+        rows = rows_by_number(labels.numbers, names)
+    elif names is not None and labels.files is not None and len(labels.files) == len(names):
+        ours, theirs = _distinct_names(names) or [], [PurePath(label).stem for label in labels.files]
+        rows = [theirs.index(own) for own in ours] if set(ours) == set(theirs) else None
+    if rows is None or np.array_equal(rows, np.arange(len(rows))):
         return
-    ours, theirs = _distinct_names(names), [PurePath(label).stem for label in labels]
-    if ours is None or ours == theirs or set(ours) != set(theirs):
-        return
-    place = next(i for i, (own, label) in enumerate(zip(ours, theirs, strict=True)) if own != label)
+    assert names is not None
+    place = int(np.flatnonzero(np.asarray(rows) != np.arange(len(rows)))[0])
     raise FieldDataError(
-        f"row {place} of {what} is {labels[place]} by its index, but file {place} of X is {names[place]}; bring {what} "
-        f"into the order of the files, or pass {what}.to_numpy() if its rows are in this order."
+        f"row {place} of {what} is {other.index[place]} by its index, but file {place} of X is {names[place]}; bring "
+        f"{what} into the order of the files, or pass {what}.to_numpy() if its rows are in this order."
     )
 
 

@@ -86,7 +86,12 @@ class FieldReader(BaseEstimator):
         refuse_containers(sample_weight, "sample_weight")
         check_index(X, sample_weight, "sample_weight")
         check_index(X, groups, "groups")
-        options = {"params": params, "weighted": sample_weight is not None, "reset": reset, **self._mesh_options}
+        options = {
+            "params": params,
+            "weighted": sample_weight is not None or groups is not None,
+            "reset": reset,
+            **self._mesh_options,
+        }
         data = read(X, y, estimator=self, other_points=self._takes_other_points, **options).with_own_points()
         check_order_of_files(data.names, sample_weight, "sample_weight")
         check_order_of_files(data.names, groups, "groups")

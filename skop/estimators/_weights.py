@@ -19,6 +19,7 @@ from skop.exceptions import FieldDataError
 __all__ = [
     "check_weight",
     "counts_as_weight",
+    "groups_option",
     "labels_of_groups",
     "samples_with_weight",
     "takes_groups",
@@ -60,11 +61,27 @@ def weight_option(estimator: Any, weight: FloatArray | None) -> dict[str, Any]:
     return {"sample_weight": weight}
 
 
+def groups_option(estimator: Any, groups: Any) -> dict[str, Any]:
+    """Return the argument of a fit that labels of groups are, if there are any; refuse them if the fit takes none."""
+    if groups is None:
+        return {}
+    if not takes_groups(estimator):
+        raise FieldDataError(
+            f"groups was given, but the fit of {type(_reader_of_groups(estimator)).__name__} takes none; leave it "
+            "out, or use an estimator whose fit takes it."
+        )
+    return {"groups": groups}
+
+
 def takes_groups(estimator: Any) -> bool:
     """Whether the fit of an estimator, or of the last step of a Pipeline, takes labels of groups."""
+    return has_fit_parameter(_reader_of_groups(estimator), "groups")
+
+
+def _reader_of_groups(estimator: Any) -> Any:
+    """Return the part of an estimator that has a use of groups, if any has."""
     last = last_step(estimator)
-    # An ensemble has no use of them but in its members.
-    return has_fit_parameter(last, "groups") and (not hasattr(last, "n_members") or takes_groups(last.estimator))
+    return _reader_of_groups(last.estimator) if getattr(last, "_groups_are_for_estimator", False) else last
 
 
 def counts_as_weight(estimator: Any, weight: FloatArray | None, counts: FloatArray | None) -> FloatArray | None:

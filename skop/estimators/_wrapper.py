@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import MetaEstimatorMixin, clone
@@ -44,6 +44,8 @@ class WrappingRegressor(MetaEstimatorMixin, FieldRegressor):
 
     estimator: Any
     estimator_: Any
+    #: Whether groups in the fit are of use to the estimator alone.
+    _groups_are_for_estimator: ClassVar[bool] = False
 
     # ------------------------------------------------------------------ fit
     def _check_steps(self, can_pass: bool, spec: DataSpec) -> None:

@@ -15,6 +15,7 @@ from sklearn.model_selection import GroupKFold, KFold
 from sklearn.neighbors import KNeighborsRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
+from sklearn.tree import DecisionTreeRegressor
 
 import skop
 from skop import (
@@ -711,13 +712,11 @@ def test_groups_reach_candidates_that_take_them():
 def test_groups_reach_the_last_step_of_a_pipeline_and_no_member_that_takes_none():
     X, y = np.random.default_rng(0).random((2, 20, 3))
     kinds = {"pipeline": make_pipeline(StandardScaler(), PODRegressor()), "pod": PODRegressor()}
-    kinds["ensemble"] = EnsembleRegressor(
-        RolloutRegressor(LaMORegressor(width=8, depth=1, max_iter=1), window=1), n_members=1
-    )
+    kinds["ensemble"] = EnsembleRegressor(RolloutRegressor(DecisionTreeRegressor(), window=1), n_members=1)
     options = {"cv": 2, "max_time": None, "random_state": 0}
     model = AutoRegressor(candidates=list(kinds.items()), **options).fit(X, y, groups=np.arange(20) // 2)
     error = {row["candidate"]: row["error"] for row in model.results_}
     assert error["pipeline"] == pytest.approx(error["pod"], rel=1e-6)
     assert np.isfinite(error["ensemble"])
-    with pytest.raises(FieldDataError, match="groups was given, but the fit of RolloutRegressor takes none"):
+    with pytest.raises(FieldDataError, match="groups was given, but the fit of DecisionTreeRegressor takes none"):
         kinds["ensemble"].fit(X, y, groups=np.arange(20) // 2)

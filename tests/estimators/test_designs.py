@@ -177,7 +177,7 @@ REFUSED = {
     "weights of rows that move": (
         lambda: ("own/*.vtu", None, np.arange(1.0, N + 1)),
         {"params": TABLE.assign(file=names()).iloc[ORDER]},
-        "sample_weight has no names",
+        "sample_weight or groups has no names",
     ),
     "a table and one mesh": (lambda: (TABLE, names()[0]), {}, r"y=\(mesh, values\)"),
     "a table and too few meshes": (lambda: (TABLE, names()[:4]), {}, "6 rows, but there are 4 runs"),
@@ -212,6 +212,12 @@ def test_labels_beside_a_pattern_are_in_the_order_of_the_files(runs, what):
     small().fit("own/*.vtu", **{what: values})
     with pytest.raises(FieldDataError, match=f"row 0 of {what} is .* by its index, but file 0 of X is "):
         small().fit("own/*.vtu", **{what: values.iloc[ORDER]})
+    numbers = values.set_axis(np.arange(N) + 5)
+    small().fit("own/*.vtu", **{what: numbers})
+    with pytest.raises(FieldDataError, match=f"row 0 of {what} is [0-9]* by its index"):
+        small().fit("own/*.vtu", **{what: numbers.iloc[ORDER]})
+    # Numbers that are in no names tell nothing.
+    small().fit("own/*.vtu", **{what: numbers.iloc[ORDER].set_axis(np.arange(N) + 40)})
     small().fit("own/*.vtu", **{what: values.iloc[ORDER].to_numpy()})
 
 

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from sklearn.model_selection import GridSearchCV
+from sklearn.tree import DecisionTreeRegressor
 
 from skop import (
     ConformalRegressor,
@@ -154,8 +155,9 @@ def test_the_score_of_one_rollout_is_that_of_the_rollout():
 def test_groups_are_for_members_that_take_them():
     X = np.random.default_rng(0).random((20, 2))[np.arange(24) % 20]
     y, times = np.sin(X[:, :1] + X[:, 1:] * [0.0, 0.5, 1.0]), [0.0, 0.5, 1.0]
-    members = EnsembleRegressor(TimeConditionedRegressor(member(max_iter=1), times=times), n_members=2)
-    with pytest.raises(FieldDataError, match="groups was given, but the fit of TimeConditionedRegressor takes none"):
+    tree = DecisionTreeRegressor(max_depth=2)
+    members = EnsembleRegressor(TimeConditionedRegressor(tree, times=times), n_members=2)
+    with pytest.raises(FieldDataError, match="groups was given, but the fit of DecisionTreeRegressor takes none"):
         members.fit(X, y, groups=np.arange(24))
     # The inputs that come twice are groups to a band.
     band = ConformalRegressor(members, coverage=0.5, random_state=0).fit(X, y)

@@ -4,9 +4,11 @@ import meshio
 import numpy as np
 import pytest
 from sklearn.base import clone
+from sklearn.linear_model import Ridge
 
 from skop import EnsembleRegressor, FieldSet, LaMORegressor, PODRegressor, RolloutRegressor, TimeConditionedRegressor
 from skop.estimators.temporal._frames import join_frames, repeat_samples
+from skop.exceptions import FieldDataError
 
 
 def clouds(sizes):
@@ -167,10 +169,15 @@ def test_trajectories_are_groups_of_a_model_that_takes_them(wrapper, n_steps):
     rng = np.random.default_rng(0)
     X, y = rng.random((4, 6, 1)), rng.random((4, 6, n_steps))
     options = {"window": 1} if wrapper is RolloutRegressor else {}
-    fitted = wrapper(Grouped(regressor="ridge"), **options).fit(X, y).estimator_
+    model = wrapper(Grouped(regressor="ridge"), **options)
+    of_geometries = clone(model).fit(X, y, groups=[*"baba"]).estimator_.groups_
+    np.testing.assert_array_equal(of_geometries, np.repeat([1, 0, 1, 0], n_steps))
+    fitted = model.fit(X, y).estimator_
     np.testing.assert_array_equal(fitted.groups_, np.repeat(np.arange(4), n_steps))
     # Samples of a group are the frames of one trajectory.
     np.testing.assert_array_equal(fitted.first_.reshape(4, n_steps), y[:, 0])
+    with pytest.raises(FieldDataError, match="fit of Ridge takes none"):
+        wrapper(Ridge(), **options).fit(X[:, 0], y[:, 0], groups=[*"baba"])
     # A single trajectory has no groups that a cross-validation could separate.
     assert wrapper(Grouped(regressor="mean"), **options).fit(X[:1], y[:1]).estimator_.groups_ is None
 

@@ -610,7 +610,11 @@ def test_parameters_of_series_are_matched_by_name(tmp_path, kind):
     np.testing.assert_allclose(frames(model.predict(one, params=shuffled)), of_all[2:3], rtol=1e-7)
     with pytest.raises(FieldDataError, match="1 of 8 files have no row"):
         new().fit(source, params=shuffled[1:])
-    with pytest.raises(FieldDataError, match="sample_weight has no names"):
+    with pytest.raises(FieldDataError, match=r"row 0 of groups is c by its index, but file 0 of X is .*a\.pvd"):
+        new().fit(source, groups=pandas.Series([*"aabbccdd"], index=[*"cdbaefgh"]))
+    with pytest.raises(FieldDataError, match="sample_weight or groups has no names"):
+        new().fit(source, params=shuffled, groups=[*"aabbccdd"])
+    with pytest.raises(FieldDataError, match="sample_weight or groups has no names"):
         new().fit(source, params=shuffled, sample_weight=np.ones(8))
 
 

@@ -47,7 +47,7 @@ def fields():
     return X, (decay[:, None] * X[..., None, :]).reshape(12, *GRID, 10)
 
 
-def spied_batches(monkeypatch, model, X, y):
+def spied_batches(monkeypatch, model, X, y, **options):
     """Times, targets and learning rates of all batches of a fit."""
     batches, train_step = [], Trainer._train_step
 
@@ -58,7 +58,7 @@ def spied_batches(monkeypatch, model, X, y):
         return loss
 
     monkeypatch.setattr(Trainer, "_train_step", spy)
-    model.fit(X, y)
+    model.fit(X, y, **options)
     return batches
 
 
@@ -368,6 +368,26 @@ def test_fields_that_decay_are_learned():
     assert 1 - model.score(runs, y) < 0.3
 
 
+@pytest.mark.parametrize("early_stopping", [False, True])
+def test_groups_of_trajectories_are_held_out_as_a_whole(fields, monkeypatch, early_stopping):
+    X, y = (np.concatenate([part, -part]) for part in fields)
+    labels, options = np.arange(24) % 12, {"max_iter": 1, "base": "pod", "early_stopping": early_stopping}
+    model = TimeConditionedRegressor(network(**options), times=5)
+    seen = spied_batches(monkeypatch, model, X, y, groups=labels)
+    rows = {tuple(target.ravel()) for _, targets, _ in seen for target in targets}
+    frames = np.moveaxis(y.reshape(24, 16, 5, 2), 2, 1).astype(np.float32)
+    counts = np.array([sum(tuple(frame.ravel()) in rows for frame in run) for run in frames])
+    assert np.array_equal(counts[:12], counts[12:])
+    assert sorted(counts[:12]) == [0] * 5 + [5] * 7
+
+
+def test_groups_of_one_trajectory_change_nothing(fields):
+    X, y = fields
+    model = TimeConditionedRegressor(network(base="pod"), times=5)
+    alone, grouped = (clone(model).fit(X, y, groups=groups).predict(X) for groups in (None, np.arange(12)))
+    assert np.array_equal(alone, grouped)
+
+
 @pytest.mark.parametrize("base", [None, "pod"])
 @pytest.mark.parametrize("grouping", ["spread", "mixed"])
 def test_samples_are_held_out_by_whole_trajectories(fields, monkeypatch, grouping, base):
@@ -390,6 +410,12 @@ def test_a_base_is_judged_by_runs_that_it_has_not_seen():
     model = TimeConditionedRegressor(network(base="auto"), times=5).fit(X, unknown)
     assert model.estimator_.base_ is None
     assert TimeConditionedRegressor(network(base="pod"), times=5).fit(X, unknown).estimator_.base_.error > 0.9
+    # The same of two loads of a geometry, which tell all of each other.
+    geometries, loads = np.repeat(X, 2, axis=0), np.repeat(unknown, 2, axis=0)
+    X = np.column_stack([geometries, np.tile([0.0, 1.0], 20)])
+    for groups, low, high in ((None, 0.0, 0.2), (np.repeat(np.arange(20), 2), 0.9, 9.0)):
+        model = TimeConditionedRegressor(network(base="pod"), times=5).fit(X, loads, groups=groups)
+        assert low < model.estimator_.base_.error < high
 
 
 @pytest.mark.parametrize("steps", ["times", "rollout"])

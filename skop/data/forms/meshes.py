@@ -117,7 +117,7 @@ class MeshReading:
     targets: Sequence[str]
     #: Treatment of fields on cells.
     cell_data: str | None = "refuse"
-    #: Whether samples have weights, whose order would be in doubt if rows of tables change theirs.
+    #: Whether samples have weights or groups, whose order would be in doubt if rows of tables change theirs.
     weighted: bool = False
     #: Indices of the mesh coordinates that are used.
     axes: tuple[int, ...] | None = None

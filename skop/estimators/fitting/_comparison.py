@@ -194,8 +194,8 @@ def correction_shares(
         Norm of the fields of each run, up to a factor.
     n_frames : int, default=1
         Number of successive samples that are the frames of one run, which count as one sample.
-    groups : ndarray of int, shape (m,), or None, default=None
-        Numbers of the groups of samples that belong together, of which each is one sample of the standard error.
+    groups : ndarray of int, shape (m / n_frames,), or None, default=None
+        Numbers of the groups of runs that belong together, of which each is one sample of the standard error.
 
     Returns
     -------

@@ -169,7 +169,7 @@ class OverfittingMonitor(Monitor):
         session, errors = self.session, self.session.group.once(self.session.errors_of(rows))
         if session.groups is None:
             return errors
-        numbers = np.unique(session.groups[rows], return_inverse=True)[1]
+        numbers = np.unique(session.groups[rows[:: session.n_frames]], return_inverse=True)[1]
         fields, scalars = (None if part is None else sums_of(part, numbers) / np.bincount(numbers) for part in errors)
         return fields, scalars
 

@@ -110,7 +110,7 @@ class FitSession:
     start : float or None, default=None
         Time at which the fit began; now by default.
     labels : ndarray of shape (n,) or None, default=None
-        Labels of groups of samples that belong together; those of a plan have its runs.
+        Labels of groups of samples that belong together; the runs of a plan if these are labels of its frames.
 
     Attributes
     ----------
@@ -157,8 +157,10 @@ class FitSession:
     ) -> None:
         self.estimator, self.whole, self.plan = estimator, data, plan
         self.n_frames = plan.n_steps or 1
-        has_groups = labels is not None and plan.n_steps is None
-        self.groups: IntArray | None = np.unique(labels, return_inverse=True)[1] if has_groups else None
+        numbers = None if labels is None else np.unique(labels, return_inverse=True)[1]
+        # Runs of a plan are kept whole without labels.
+        are_runs = numbers is not None and plan.n_steps is not None and numbers.max() + 1 == len(numbers) / plan.n_steps
+        self.groups: IntArray | None = None if are_runs else numbers
         self.start, self.kept = time.perf_counter() if start is None else start, kept or FitCheckpoints()
         self.group = self.kept.group
         self.scaling, self.training = estimator._options("scaling"), estimator._options("training")

@@ -136,10 +136,10 @@ class SessionBase:
             session, model, n_frames = self.session, self.session.estimator, self.session.n_frames
             targets = session.data.targets[held]
             found = _as_targets(model.surrogate_.predict_batches(session.held_loader(held)), targets)
-            norms = _norms_of_runs(targets, n_frames)
-            weight = np.ones(len(norms)) if session.weight is None else session.weight[held[::n_frames]]
+            norms, first = _norms_of_runs(targets, n_frames), held[::n_frames]
+            weight = np.ones(len(norms)) if session.weight is None else session.weight[first]
             corrected, truth = (standardized(part, model.scalers_) for part in (found, targets))
-            groups = None if session.groups is None else np.unique(session.groups[held], return_inverse=True)[1]
+            groups = None if session.groups is None else np.unique(session.groups[first], return_inverse=True)[1]
             return Comparison.of(rows_of(unseen, held), corrected, truth, weight, norms, n_frames, groups)
 
         return self.session.group.once(compare)
@@ -222,11 +222,12 @@ def why_no_base(
     if reason := next((reason for reason, applies in reasons.items() if applies()), ""):
         return reason
     # Those that are nearly the same are held out together too, and some have to be left to train on.
-    numbers = groups_of_same_inputs(data.inputs[used[:: plan.n_steps or 1]], nearly=True)
+    first = used[:: plan.n_steps or 1]
+    numbers = groups_of_same_inputs(data.inputs[first], nearly=True)
     count, least = numbers.max() + 1, f"it needs at least {_LEAST_SAMPLES} with different inputs"
     if count < _LEAST_SAMPLES:
         return f"{count} of the {n_used} samples have different inputs, and {least}"
-    count = count if groups is None else linked(numbers, np.unique(groups[used], return_inverse=True)[1]).max() + 1
+    count = count if groups is None else linked(numbers, np.unique(groups[first], return_inverse=True)[1]).max() + 1
     what = f"the samples are of {count} different groups, and it needs at least {_LEAST_SAMPLES}"
     return what if count < _LEAST_SAMPLES else ""
 

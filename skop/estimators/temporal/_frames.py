@@ -26,6 +26,7 @@ from skop.data import (
     TrainingData,
     attach_beside,
     attach_predictions,
+    check_order_of_files,
     find_runs,
     form_of,
     is_mesh_series,
@@ -35,7 +36,7 @@ from skop.data import (
 )
 from skop.estimators._field import FieldRegressor
 from skop.estimators._reading import checked_by_caller
-from skop.estimators._weights import check_weight, weight_option
+from skop.estimators._weights import check_weight, groups_option, weight_option
 from skop.estimators._wrapper import WrappingRegressor, fit_estimator, goes_on
 from skop.estimators.files._file_checks import Held, checks, is_one_of
 from skop.estimators.fitting._checkpoint import passed_on, require_seed
@@ -58,6 +59,7 @@ class BaseFrameRegressor(MeasuresCost, WrappingRegressor):
 
     random_state: Any
     n_frames_: int
+    _groups_are_for_estimator = True
     #: How series of meshes are read and written, if the fit was on such.
     series_: dict[str, Any]
 
@@ -90,14 +92,20 @@ class BaseFrameRegressor(MeasuresCost, WrappingRegressor):
         """Whether X or y of a fit is time series of meshes."""
         return is_mesh_series(X) or is_mesh_series(y)
 
-    def _read(self, X: Any, y: Any, *, params: Any = None, sample_weight: Any = None, **options: Any) -> TrainingData:
+    def _read(
+        self, X: Any, y: Any, *, params: Any = None, sample_weight: Any = None, groups: Any = None, **options: Any
+    ) -> TrainingData:
         """X and y of a fit."""
         self.__dict__.pop("series_", None)
         runs, targets, design = split_series(X, y, params)
         if self._takes_series(runs, targets):
-            params = pair_series(design, runs, weighted=sample_weight is not None, fitting=True)
+            is_ordered = sample_weight is not None or groups is not None
+            params = pair_series(design, runs, weighted=is_ordered, fitting=True)
+            names = [run.label for run in find_runs(runs)] if is_mesh_series(runs) else None
+            check_order_of_files(names, sample_weight, "sample_weight")
+            check_order_of_files(names, groups, "groups")
             X, y = self._open_training_series(runs, targets)
-        return super()._read(X, y, params=params, sample_weight=sample_weight, **options)
+        return super()._read(X, y, params=params, sample_weight=sample_weight, groups=groups, **options)
 
     def _read_inputs(self, X: Any, params: Any = None) -> tuple[FieldSet, list[Any] | None]:
         """Read the X of a prediction; also return its runs if it is time series of meshes."""
@@ -180,10 +188,10 @@ class BaseFrameRegressor(MeasuresCost, WrappingRegressor):
 
     # ------------------------------------------------------------------ fit
     def _read_trajectories(
-        self, X: Any, y: Any, sample_weight: Any, params: Any
+        self, X: Any, y: Any, sample_weight: Any, params: Any, groups: Any = None
     ) -> tuple[TrainingData, FloatArray | None]:
         """Read X and y as FieldSets, and the weights. Columns of two tables become the channels of a single point."""
-        data = self._read(X, y, params=params, sample_weight=sample_weight)
+        data = self._read(X, y, params=params, sample_weight=sample_weight, groups=groups)
         has_names = hasattr(self, "feature_names_in_")
         self._check_steps(data.spec.is_fieldset or (data.spec.has_features and not has_names), data.spec)
         weight = check_weight(sample_weight, len(data.inputs))
@@ -259,11 +267,12 @@ class BaseFrameRegressor(MeasuresCost, WrappingRegressor):
         other._fit(*other._read_trajectories(X, y, sample_weight, params), measure)
         return found[0]
 
-    def _fitting(self, checkpoint_dir: Any) -> Callable[..., None]:
-        """Return the function by which the estimator is fitted, with checkpoints if there is a folder for them."""
+    def _fitting(self, checkpoint_dir: Any, groups: Any) -> Callable[..., None]:
+        """Return the function by which the estimator is fitted, with groups of trajectories and checkpoints if any."""
+        groups_option(self.estimator, groups)
         if kept := passed_on(checkpoint_dir, self.estimator):
             require_seed(self, or_none=True)
-        return partial(_fit_frames, **kept)
+        return partial(_fit_frames, groups=groups, **kept)
 
     # ------------------------------------------------------------------ prediction
     def _predict_frame(self, state: FieldSet) -> FloatArray:
@@ -343,10 +352,12 @@ class BaseFrameRegressor(MeasuresCost, WrappingRegressor):
 
 
 def _fit_frames(
-    estimator: Any, X: Any, y: Any, sample_weight: FloatArray | None, plan: TrainingPlan, **kept: Any
+    estimator: Any, X: Any, y: Any, sample_weight: FloatArray | None, plan: TrainingPlan, groups: Any, **kept: Any
 ) -> None:
-    """Fit an estimator by a plan, with checkpoints if there are any."""
-    fit_estimator(estimator, X, y, plan, **weight_option(estimator, sample_weight), **kept)
+    """Fit an estimator by a plan, with labels of groups of trajectories and checkpoints if there are any."""
+    frames = None if groups is None else np.repeat(groups, plan.n_steps or 1)
+    options = weight_option(estimator, sample_weight) | groups_option(estimator, frames)
+    fit_estimator(estimator, X, y, plan, **options, **kept)
 
 
 def _one_point(table: Any) -> FieldSet:

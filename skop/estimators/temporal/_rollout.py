@@ -18,6 +18,7 @@ from skop._typing import FloatArray
 from skop.data import FieldSet, MeshRun, Predictions, TrainingData, find_runs, form_of, read_frames
 from skop.estimators._field import restored_on_failure
 from skop.estimators._parts import by_chunks
+from skop.estimators._weights import labels_of_groups
 from skop.estimators.files._file_checks import Held, checks
 from skop.estimators.operators._operator import OperatorRegressor
 from skop.estimators.temporal._frames import BaseFrameRegressor, join_frames, repeat_samples
@@ -148,7 +149,14 @@ class RolloutRegressor(BaseFrameRegressor):
 
     @fit_context(prefer_skip_nested_validation=False)
     def fit(
-        self, X: Any, y: Any = None, sample_weight: Any = None, *, params: Any = None, checkpoint_dir: Any = None
+        self,
+        X: Any,
+        y: Any = None,
+        sample_weight: Any = None,
+        *,
+        groups: Any = None,
+        params: Any = None,
+        checkpoint_dir: Any = None,
     ) -> Self:
         """Fit the estimator on all steps of the trajectories.
 
@@ -162,6 +170,9 @@ class RolloutRegressor(BaseFrameRegressor):
             Frames that follow; None for time series of meshes.
         sample_weight : array-like of shape (n,) or None, default=None
             Weights of the trajectories, passed on to the estimator.
+        groups : array-like of shape (n,) or None, default=None
+            Labels of groups of trajectories, such as the runs of one geometry, which are left out and held out as a
+            whole, see `LaMORegressor.fit`. The frames of a trajectory always are.
         params : as in the `fit` of the estimator, default=None
             Global parameters of the trajectories, constant in time.
         checkpoint_dir : path-like or None, default=None
@@ -178,7 +189,8 @@ class RolloutRegressor(BaseFrameRegressor):
             If X or y cannot be used, or their channels are not whole frames; a ValueError.
         """
         with restored_on_failure(self):
-            self._fit(*self._read_trajectories(X, y, sample_weight, params), self._fitting(checkpoint_dir))
+            data, weight = self._read_trajectories(X, y, sample_weight, params, groups)
+            self._fit(data, weight, self._fitting(checkpoint_dir, labels_of_groups(groups, len(data.inputs))))
         return self
 
     def _fit(self, data: TrainingData, weight: FloatArray | None, fit: Callable[..., Any]) -> None:

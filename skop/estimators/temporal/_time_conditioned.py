@@ -31,6 +31,7 @@ from skop.data import (
 from skop.data.forms.series import numbers_of_times
 from skop.estimators._field import restored_on_failure
 from skop.estimators._parts import by_chunks
+from skop.estimators._weights import labels_of_groups
 from skop.estimators.temporal._frames import BaseFrameRegressor, join_frames, repeat_samples
 from skop.exceptions import FieldDataError, SkopWarning
 from skop.training import DIRECT_TRAINING, TrainingPlan
@@ -125,7 +126,14 @@ class TimeConditionedRegressor(BaseFrameRegressor):
 
     @fit_context(prefer_skip_nested_validation=False)
     def fit(
-        self, X: Any, y: Any = None, sample_weight: Any = None, *, params: Any = None, checkpoint_dir: Any = None
+        self,
+        X: Any,
+        y: Any = None,
+        sample_weight: Any = None,
+        *,
+        groups: Any = None,
+        params: Any = None,
+        checkpoint_dir: Any = None,
     ) -> Self:
         """Fit the estimator on all times of the trajectories.
 
@@ -139,6 +147,9 @@ class TimeConditionedRegressor(BaseFrameRegressor):
             Frames of each trajectory; None if X is time series of meshes.
         sample_weight : array-like of shape (n,) or None, default=None
             Weights of the trajectories, passed on to the estimator.
+        groups : array-like of shape (n,) or None, default=None
+            Labels of groups of trajectories, such as the runs of one geometry, which are left out and held out as a
+            whole, see `LaMORegressor.fit`. The frames of a trajectory always are.
         params : as in the `fit` of the estimator, default=None
             Global parameters of the trajectories, constant in time.
         checkpoint_dir : path-like or None, default=None
@@ -155,7 +166,8 @@ class TimeConditionedRegressor(BaseFrameRegressor):
             If X or y cannot be used, or the channels of y are not whole frames; a ValueError.
         """
         with restored_on_failure(self):
-            self._fit(*self._read_trajectories(X, y, sample_weight, params), self._fitting(checkpoint_dir))
+            data, weight = self._read_trajectories(X, y, sample_weight, params, groups)
+            self._fit(data, weight, self._fitting(checkpoint_dir, labels_of_groups(groups, len(data.inputs))))
         return self
 
     def _fit(self, data: TrainingData, weight: FloatArray | None, fit: Callable[..., Any]) -> None:

@@ -17,7 +17,7 @@ from skop._typing import FloatArray
 from skop.data import FieldSet, Predictions
 from skop.estimators._field import FieldRegressor, end_if_interrupted, restored_on_failure
 from skop.estimators._parts import by_chunks
-from skop.estimators._weights import takes_groups
+from skop.estimators._weights import groups_option
 from skop.estimators._wrapper import WrappingRegressor, continued, fit_estimator, goes_on
 from skop.estimators.files._file_checks import Held, check_same_outputs, checks
 from skop.estimators.fitting._base_model import shared_between_fits
@@ -88,6 +88,7 @@ class EnsembleRegressor(MeasuresCost, WrappingRegressor):
     ((4, 16, 16, 1), (4, 16, 16, 1))
     """
 
+    _groups_are_for_estimator = True
     _parameter_constraints = {
         "estimator": [HasMethods(["fit", "predict"])],
         "n_members": [Interval(Integral, 1, 10000, closed="both")],
@@ -183,11 +184,7 @@ class EnsembleRegressor(MeasuresCost, WrappingRegressor):
                 f"EnsembleRegressor fits its estimator from different random states, but "
                 f"{type(self.estimator).__name__} has no random_state: all members would be the same. Fit it alone."
             )
-        if groups is not None and not takes_groups(self.estimator):
-            raise FieldDataError(
-                f"groups was given, but the fit of {type(self.estimator).__name__} takes none; leave it out, or use an "
-                "estimator whose fit takes it."
-            )
+        groups_option(self.estimator, groups)
 
     def _facts(self) -> dict[str, Any]:
         """The members, for the model card."""
