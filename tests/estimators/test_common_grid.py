@@ -273,7 +273,8 @@ def test_constant_channels_are_parameters(tmp_path, dtype):
     y = varying * params[:, 1, None, None, None] ** -2 + np.where(params[:, 2] > 0.6, 1.0, 0.0)[:, None, None, None]
     known, model = PODRegressor().fit(varying[:30], y[:30], params=params[:30]), PODRegressor().fit(fields[:30], y[:30])
     assert_array_equal(channels_of_regions(model), [1, 2, 3])
-    precision = 1e-5 if dtype == np.float32 else 1e-8
+    # Length scales end where they change the error by rounding.
+    precision = 1e-5 if dtype == np.float32 else 1e-7
     assert_allclose(model.predict(fields), known.predict(varying, params=params), rtol=precision, atol=precision)
     assert model.leave_one_out_error_ == pytest.approx(known.leave_one_out_error_, rel=precision)
     for one, other in zip(

@@ -103,7 +103,9 @@ class Basis:
 
     def inverse_transform(self, coefficients: FloatArray) -> FloatArray:
         """Rows (n, P) of coefficients (n, k)."""
-        return coefficients @ self.components_ + self.mean_
+        rows = coefficients @ self.components_
+        rows += self.mean_
+        return rows
 
 
 class Decomposition:
@@ -153,8 +155,9 @@ class Decomposition:
             sizes, left = np.sqrt(np.maximum(squares[::-1], 0.0)), left[:, ::-1]
         else:
             with one_thread():
-                left, sizes, self._components = svd(scaled, full_matrices=False, check_finite=False)
-            floor = 1e-13 * np.sqrt(n)
+                # Tall matrices take a third of the time of wide ones.
+                right, sizes, left = svd(scaled.T, full_matrices=False, check_finite=False)
+            left, self._components, floor = left.T, right.T, 1e-13 * np.sqrt(n)
         rank = max(int((sizes > floor * sizes.max(initial=0.0)).sum()), 1)
         self.is_complete = rank == size
         # NumPy's scalars are no float, but for np.float64, and an integer is a number of modes.

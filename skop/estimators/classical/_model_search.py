@@ -120,6 +120,8 @@ class _Trial:
         if residuals is not None:
             model = replace(model, regressor=replace(model.regressor, left_out=residuals))
         found = model.left_out(samples.targets, samples.points(model), samples.weight)
+        if factor == 1:
+            return found
         part = part_of(samples.targets, model.outputs)
         true: list[Any] = [None if part.field is None else part.field.values, part.scalars]
         pairs = zip((found.fields, found.scalars), true, strict=True)
@@ -235,7 +237,7 @@ class ModelSearch:
             The model.
         """
         count, weight = self.n_components, self.samples.weight
-        model, parts = self._begin(self.every, *self.variants[0], 1 - _SHARE if count is None else count)
+        model, _, parts = self._begin(self.every, *self.variants[0], 1 - _SHARE if count is None else count)
         model.basis, coefficients = parts.basis(), parts.coefficients
         # Coefficients are divided by the size of the leading one, since penalties expect numbers of order 1.
         model.output_scale = np.sqrt(variance_of(coefficients, weight)).max() or 1.0
@@ -245,8 +247,8 @@ class ModelSearch:
 
     def _begin(
         self, outputs: Outputs, reads: Any, learns: bool, n_components: int | float | None
-    ) -> tuple[OutputModel, Decomposition]:
-        """A model without its regressor, and the components of its outputs."""
+    ) -> tuple[OutputModel, TargetRows, Decomposition]:
+        """A model without its regressor, its outputs, and their components."""
         unknown = np.zeros(len(reads))
         model = OutputModel(*outputs, reads, learns, unknown, unknown, unknown, unknown, lowest=self.lowest)
         params, weight = model.logarithms(self.samples.params), self.samples.weight
@@ -257,11 +259,11 @@ class ModelSearch:
         if self.samples.units is not None:
             places = np.append(outputs[0], len(self.every[0]) + outputs[1])
             model.origin, model.size = (held[places] for held in self.samples.units)
-        targets = model.targets(self.samples.targets, weight)
+        targets = model.targets(self.samples.targets, weight, self.samples.groups)
         model.channel_unit, model.scalar_unit = targets.channel_unit, targets.scalar_unit
         if learns:
             model.bounds = targets.bounds()
-        return model, Decomposition(targets.rows, n_components, weight)
+        return model, targets, Decomposition(targets.rows, n_components, weight)
 
     def _is_allowed(self, outputs: Outputs, variant: tuple[Any, bool]) -> bool:
         """Whether outputs have logarithms that are worth a trial, if a variant learns these."""
@@ -335,10 +337,10 @@ class ModelSearch:
         return self._trials[key]
 
     @one_thread()
-    def _trained(self, model: OutputModel, parts: Decomposition) -> _Trial:
+    def _trained(self, model: OutputModel, targets: TargetRows, parts: Decomposition) -> _Trial:
         """Choose the kernel of a model, and fit it to the components of its outputs."""
         samples, cuts = self.samples, parts.is_large and self.n_components is None
-        points, targets = samples.points(model), model.targets(samples.targets, samples.weight, samples.groups)
+        points = samples.points(model)
         weights, error, each = targets.measure(parts)
         options = len(model.shift), samples.groups, each, samples.weight
         selection = Selection(points, parts.coefficients, weights, error, *options)

@@ -185,7 +185,7 @@ class OutputModel:
         groups: IntArray | None = None,
     ) -> Predictions:
         """Predict its outputs of each sample of the fit without the sample, or the group to which it belongs."""
-        rows = self.targets(targets, weight).rows
+        rows = self._rows(targets)
         coefficients = self.basis.transform(rows)
         if isinstance(self.regressor, KernelModel):
             left_out = self.regressor.left_out
@@ -205,8 +205,10 @@ class OutputModel:
             left_out = coefficients - found.reshape(coefficients.shape) * self.output_scale
         # What the components do not hold is predicted by its mean.
         outside = rows - self.basis.inverse_transform(coefficients)
-        mean = outside / max(len(rows) - 1, 1) if weight is None else (of_others(len(rows), weight) - 1) * outside
-        return self._restored(self.basis.inverse_transform(coefficients - left_out) - mean)
+        outside *= 1.0 / max(len(rows) - 1, 1) if weight is None else of_others(len(rows), weight) - 1
+        found = self.basis.inverse_transform(coefficients - left_out)
+        found -= outside
+        return self._restored(found)
 
     def going_on(self) -> OutputModel:
         """The same model, whose logarithms go on where it takes tangents below all samples: as likely as these."""
@@ -276,10 +278,24 @@ class OutputModel:
         every = np.broadcast_to(values, n_channels + n_scalars)
         return np.append(np.tile(every[:n_channels], self._n_values // max(n_channels, 1)), every[n_channels:])
 
+    def _rows(self, targets: Targets) -> FloatArray:
+        """Rows of the outputs of a fit that its components hold."""
+        part, parts = part_of(targets, self.held), []
+        if self.learns_logarithms:
+            part = physical(part, self.origin, self.size)
+        held = [None if part.field is None else part.field.values, part.scalars]
+        for values, unit in zip(held, (self.channel_unit, self.scalar_unit), strict=True):
+            if values is not None:
+                rows = np.asarray(values, dtype=np.float64)
+                rows = (np.log(rows) if self.learns_logarithms else rows) / unit
+                parts.append(rows.reshape(len(rows), -1))
+        return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)
+
     def _restored(self, rows: FloatArray) -> Predictions:
-        """Outputs in physical units."""
+        """Outputs in physical units, in the memory of rows of their own."""
         if self.bounds is None:
-            return self._split(rows * self.units)
+            rows *= self.units
+            return self._split(rows)
         values = np.exp(np.clip(rows, *self.bounds) * self.units)
         return self._split((values - self.spread_out(self.origin)) / self.spread_out(self.size))
 
@@ -311,6 +327,8 @@ def joined(models: Sequence[OutputModel], parts: Sequence[Predictions]) -> Predi
     Predictions
         All of them.
     """
+    if len(models) == 1:
+        return parts[0]
     found: list[Any] = [None, None]
     for number, (name, of) in enumerate((("fields", "channels"), ("scalars", "scalars"))):
         held = [getattr(part, name) for part in parts if getattr(part, name) is not None]

@@ -52,11 +52,13 @@ class TargetRows:
         if targets.field is not None:
             values = turn(np.asarray(targets.field.values, dtype=np.float64))
             self.channel_unit = spreads(values, rounding_of(targets.field.values), weight)
-            true = values * size[:n_channels] + origin[:n_channels]
+            true = values * size[:n_channels]
+            true += origin[:n_channels]
             sizes = np.ones(values.shape[-1]) if is_log else _sizes(true, weight, size[:n_channels])
             rows = (values / self.channel_unit).reshape(len(values), -1)
             self.field_ratio = np.tile(self.channel_unit * size[:n_channels] / sizes, values.shape[1])
-            norms = np.linalg.norm((true / sizes).reshape(len(values), -1), axis=1)
+            true /= sizes
+            norms = np.linalg.norm(true.reshape(len(values), -1), axis=1)
             usual = np.sqrt(mean_of(norms**2, weight)) or 1.0
             if groups is not None:
                 own = np.ones(len(norms)) if weight is None else weight
@@ -79,7 +81,7 @@ class TargetRows:
             self.scalar_ratio = self.scalar_unit * size[n_channels:] / sizes
             self.squares = ((np.ones_like(scalars) if is_log else true / sizes) ** 2).sum(axis=1)
         self.products: FloatArray | None = None
-        self.rows = np.concatenate(parts, axis=1)
+        self.rows = parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)
 
     def measure(self, parts: Decomposition, kept: int | None = None) -> tuple[FloatArray, Any, Any]:
         """Weights of the samples, and the errors of residuals of the leading coefficients of those that are kept.

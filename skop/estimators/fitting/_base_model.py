@@ -491,10 +491,13 @@ def _deviations(values: Any, scaler: Any) -> FloatArray:
 
     A channel that does not vary would otherwise have the size of its rounding, by which relative errors divide.
     """
-    scaled = scaler.transform(torch.from_numpy(_as_doubles(values)))
-    mean = scaler.destandardize(torch.zeros_like(scaled))
-    is_rounding = (scaler.destandardize(scaled) - mean).abs() <= ROUNDING * mean.abs()
-    found: FloatArray = scaled.masked_fill(is_rounding, 0.0).numpy()
+    found = np.empty(np.shape(values))
+    mean = scaler.destandardize(torch.zeros((1, *found.shape[1:]), dtype=torch.float64))
+    least = ROUNDING * mean.abs()
+    for row in range(len(found)):
+        scaled = scaler.transform(torch.from_numpy(_as_doubles(values[row : row + 1])))
+        is_rounding = (scaler.destandardize(scaled) - mean).abs_() <= least
+        found[row] = scaled.masked_fill_(is_rounding, 0.0)[0].numpy()
     return found
 
 
