@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -105,6 +106,7 @@ class _Trial:
     logarithms go on by tangents; the error has these where none is near zero.
     """
 
+    samples: OutputSamples
     model: OutputModel
     error: float
     tried: dict[str, float]
@@ -114,9 +116,9 @@ class _Trial:
     is_near_zero: bool
 
     @one_thread()
-    def left_out(self, samples: OutputSamples, residuals: FloatArray | None = None) -> Predictions:
+    def left_out(self, residuals: FloatArray | None = None) -> Predictions:
         """Predictions of each sample without it, with errors times the factor for the search for length scales."""
-        model, factor = self.model, self.model.handicap
+        samples, model, factor = self.samples, self.model, self.model.handicap
         if residuals is not None:
             model = replace(model, regressor=replace(model.regressor, left_out=residuals))
         found = model.left_out(samples.targets, samples.points(model), samples.weight)
@@ -127,10 +129,11 @@ class _Trial:
         pairs = zip((found.fields, found.scalars), true, strict=True)
         return Predictions(*(None if held is None else known + factor * (held - known) for held, known in pairs))
 
-    def errors(self, samples: OutputSamples) -> FloatArray:
+    @cached_property
+    def errors(self) -> FloatArray:
         """Leave-one-out error of each of its outputs."""
+        samples, found = self.samples, self.left_out()
         part, rows = part_of(samples.targets, self.model.outputs), np.flatnonzero(samples.is_between)
-        found = self.left_out(samples)
         found = Predictions(*(None if held is None else held[rows] for held in (found.fields, found.scalars)))
         weight = None if samples.weight is None else samples.weight[rows]
         return errors_of_outputs(part[rows], found, weight)
@@ -222,9 +225,7 @@ class ModelSearch:
     def _error_of(self, trials: Sequence[_Trial]) -> float:
         """Leave-one-out error of the models of all outputs together."""
         targets, samples = self.samples.targets, self.samples
-        found = joined(
-            [trial.model for trial in trials], [trial.left_out(samples, trial.residuals) for trial in trials]
-        )
+        found = joined([trial.model for trial in trials], [trial.left_out(trial.residuals) for trial in trials])
         rows = TargetRows(targets, samples.weight, samples.groups, units=samples.units or (0.0, 1.0))
         return rows.error_of(targets, found, samples.is_between)
 
@@ -286,18 +287,18 @@ class ModelSearch:
 
     def _one_by_one(self, first: _Trial) -> list[_Trial]:
         """Models of single outputs that are better alone, and one for all others, which makes none of these worse."""
-        own, shared = first.model.outputs, first.errors(self.samples)
+        own, shared = first.model.outputs, first.errors
         if len(shared) == 1:
             return []
         alone = [self._trial(_subset(own, one), *self.variants[0]) for one in np.eye(len(shared), dtype=bool)]
-        wants = np.array([trial.errors(self.samples)[0] for trial in alone]) < _BETTER * shared
+        wants = np.array([trial.errors[0] for trial in alone]) < _BETTER * shared
         left = np.flatnonzero(~wants)
         if not wants.any():
             return []
         parts = [alone[number] for number in np.flatnonzero(wants)]
         if len(left):
             rest = alone[left[0]] if len(left) == 1 else self._trial(_subset(own, ~wants), *self.variants[0])
-            if (_BETTER * rest.errors(self.samples) > shared[left]).any():
+            if (_BETTER * rest.errors > shared[left]).any():
                 # A search for some outputs can end elsewhere than that for all.
                 rest = replace(first, model=first.model.of_some(*_subset(own, ~wants)))
             parts.append(rest)
@@ -314,15 +315,15 @@ class ModelSearch:
         parts, errors = [], np.empty(len(wants))
         for chosen in (wants, ~wants):
             parts.append(self._trial(_subset(own, chosen), *self.variants[0]))
-            errors[chosen] = parts[-1].errors(self.samples)
-        return parts if (_BETTER * errors <= first.errors(self.samples)).all() else []
+            errors[chosen] = parts[-1].errors
+        return parts if (_BETTER * errors <= first.errors).all() else []
 
     def _variant(self, first: _Trial) -> list[_Trial]:
         """The model of a trial, or others with logarithms where these are better for some of its outputs."""
         own = first.model.outputs
         variants = [self.variants[0], *(variant for variant in self.variants[1:] if self._is_allowed(own, variant))]
         trials = [first, *(self._trial(own, *variant) for variant in variants[1:])]
-        found = np.stack([trial.at_new * trial.errors(self.samples) for trial in trials])
+        found = np.stack([trial.at_new * trial.errors for trial in trials])
         found[0] *= _BETTER
         best = found.argmin(axis=0)
         if len(set(best)) == 1:
@@ -367,7 +368,7 @@ class ModelSearch:
             gains = np.ones_like(gains)
         at_new = found.criterion / found.error if 0 < found.error < found.criterion < np.inf else 1.0
         errors = {name: told_error(selection, item) for name, item in tried.items()}
-        return _Trial(model, told_error(selection, found), errors, gains, at_new, residuals, is_near_zero)
+        return _Trial(samples, model, told_error(selection, found), errors, gains, at_new, residuals, is_near_zero)
 
     def _found_by_name(self, selection: Selection, names: Collection[str]) -> dict[str, Found]:
         """The best kernel of each kind of regressor that the samples suffice for."""
