@@ -334,6 +334,7 @@ UNUSABLE_DATA = [
     (["run_*.vtu", "--target", "stress", "--set", "with=3"], "Invalid parameter 'with'"),
     (["run_*.vtu", "--target", "stress", "--estimator", "pod", "--epochs", "3"], "does not apply to --estimator"),
     (["run_*.vtu", "--target", "stress", "--group", "batch"], "--group 'batch' is no column of the table"),
+    (["run_*.vtu", "--target", "stress", "--estimator", "mean", "--group", "load"], "mean has no use of groups; add"),
     (["run_*.vtu", "--target", "stress", "--set", "base__n_components=3"], "base__n_components is a parameter of"),
     (["flow.npz"], "no array of targets by a known name; choose by --y from: a (12, 5, 4), p (12, 5, 4)"),
     (["flow.npz", "--y", "q"], "has no array 'q'; it holds: a (12, 5, 4), p (12, 5, 4)"),
@@ -935,7 +936,7 @@ def test_auto_chooses_among_models_with_groups_in_one_fold(tmp_path, monkeypatch
     words = ["fit", "all.csv", "--target", "drag", "--input", "load,width", "--estimator", "auto", "-o", "m.skop"]
     words += ["--max-time", "0.5", "--quiet"]
     assert main([*words, "--group", "plant"]) == 2
-    assert "needs at least 2 groups, got 1 group" in capsys.readouterr().err
+    assert "the 12 runs to train on are one group, and it takes two to leave one out" in capsys.readouterr().err
     assert main(words) == 0
     chosen = type(skop.load("m.skop").estimator_).__name__
     assert capsys.readouterr().out.startswith(f"m.skop: AutoRegressor of {chosen}, ")

@@ -40,7 +40,7 @@ _group_option = click.option(
     "--group",
     metavar="COLUMN",
     help="Column of --params, or of the table, whose equal values belong together: they stay on one side of the split, "
-    "and a fit that is not of time series leaves them out as a whole.",
+    "and the fit leaves them out as a whole.",
 )
 _report_option = click.option("--report", type=click.Path(path_type=Path), metavar="FILE.html",
                               help="Report to write, one file that any browser shows.")  # fmt: skip
@@ -99,9 +99,8 @@ def fit(
     `skop predict` also writes the lower and upper bounds of each field. Ctrl-C ends the training early, and the exit
     status is 130: the best model so far is saved, except by --estimator auto and with --coverage.
     """
-    from sklearn.utils.validation import has_fit_parameter
-
     from skop.estimators import ConformalRegressor
+    from skop.estimators._weights import takes_groups
 
     if guarantee is not None and coverage is None:
         raise click.UsageError("--guarantee needs --coverage")
@@ -115,12 +114,17 @@ def fit(
     )  # fmt: skip
     if coverage is not None:
         model = ConformalRegressor(model, coverage=coverage, guarantee=guarantee or "pointwise", random_state=seed)
-    takes_groups = has_fit_parameter(model, "groups")
-    train, test = _split(samples, test_fraction, group, seed, needs_fraction=not takes_groups)
+    is_grouped = takes_groups(model)
+    if group is not None and test_fraction is None and not is_grouped:
+        raise click.UsageError(
+            f"--group: a fit by --estimator {estimator} has no use of groups; add --test-fraction, whose split keeps "
+            "them together, or leave --group out"
+        )
+    train, test = _split(samples, test_fraction, group, seed)
     split = "" if test is None else f"; {len(train)} to train on, {len(test)} held out"
     (_silent if quiet else _say)(samples.describe() + split)
     start = time.perf_counter()
-    fit_samples(model, train, _labels_of(train, group) if takes_groups else None, checkpoint_dir)
+    fit_samples(model, train, _groups_of(train, group) if is_grouped else None, checkpoint_dir)
     seconds = time.perf_counter() - start
     *_, trained = parts = _parts_of(model)
     was_interrupted, saved = getattr(trained, "stopped_", None) == "interrupted", save_model(model, output)
@@ -222,13 +226,9 @@ def fit_samples(model: Any, samples: Samples, groups: Any = None, checkpoint_dir
     model.fit(samples.paths, samples.y if has_scalars else None, params=samples.parameters, **options)
 
 
-def _split(
-    samples: Samples, fraction: float | None, group: str | None, seed: int, *, needs_fraction: bool
-) -> tuple[Samples, Samples | None]:
+def _split(samples: Samples, fraction: float | None, group: str | None, seed: int) -> tuple[Samples, Samples | None]:
     """Split for training and test, whole groups if there are any."""
     if fraction is None:
-        if group is not None and needs_fraction:
-            raise click.UsageError("--group needs --test-fraction")
         return samples, None
     train, test = split_rows(samples, fraction, group, seed)
     return samples.take(train), samples.take(test)
@@ -252,6 +252,17 @@ def split_rows(
     held_out = np.random.default_rng(seed).permutation(distinct)[:count]
     is_test = np.isin(labels, held_out)
     return np.flatnonzero(~is_test), np.flatnonzero(is_test)
+
+
+def _groups_of(samples: Samples, group: str | None) -> np.ndarray[Any, Any] | None:
+    """Number of the group of each sample of a fit, of which there are several; None without groups."""
+    labels = _labels_of(samples, group)
+    if labels is not None and labels.min() == labels.max():
+        raise click.UsageError(
+            f"--group {group}: the {len(samples)} runs to train on are one group, and it takes two to leave one out; "
+            "lower --test-fraction, or leave --group out"
+        )
+    return labels
 
 
 def _labels_of(samples: Samples, group: str | None) -> np.ndarray[Any, Any] | None:
@@ -388,7 +399,7 @@ def compare(
             name, settings, time=samples.time, window=samples.window,
             max_iter=limits[0], max_time=limits[1], random_state=seed, verbose=0 if quiet else 1,
         )  # fmt: skip
-    labels = _labels_of(train, group)
+    labels = _groups_of(train, group)
     results = compare_models(models, (train.X, train.y), (test.X, test.y), names=test.names, groups=labels)
     if as_json:
         rows = [

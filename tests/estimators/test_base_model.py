@@ -607,14 +607,16 @@ def test_groups_are_held_out_as_a_whole(linear_map, early_stopping):
 
 
 def test_large_groups_are_held_out_no_more_often_than_small_ones():
-    labels, n_held = np.append(np.zeros(50, int), 1 + np.repeat(np.arange(19), 2)), 0
+    n_held = {30: 0, 50: 0}
     for seed in range(60):
-        X = np.random.default_rng(seed).random((88, 3))
-        numbers = _together(FieldSet(np.zeros((1, 1)), params=X), np.arange(88), labels)
-        assert np.array_equal(np.unique(numbers), np.arange(20))
-        n_held += numbers[0] < 5
-    # A quarter of the groups is held out.
-    assert 5 <= n_held <= 28
+        for size in n_held:
+            labels = np.append(np.zeros(size, int), 1 + np.repeat(np.arange(19), 2))
+            X = np.random.default_rng(seed).random((len(labels), 3))
+            numbers = _together(FieldSet(np.zeros((1, 1)), params=X), np.arange(len(labels)), labels)
+            assert np.array_equal(np.unique(numbers), np.arange(20))
+            n_held[size] += numbers[0] < 5
+    # A quarter of the groups is held out, but not one of most samples.
+    assert 5 <= n_held[30] <= 28 > n_held[50] == 0
 
 
 @pytest.mark.parametrize("base", ["auto", "pod"])

@@ -676,6 +676,8 @@ def _together(inputs: FieldSet, rows: IntArray, groups: IntArray | None) -> IntA
     # The least of k numbers is the smaller, the more there are: of those in [0, 1], 1 - (1 - least)^k is uniform.
     counts = np.bincount(np.unique(np.stack([found, numbers]), axis=1)[0])
     place = -np.log1p(-(least + 0.5) / (numbers.max() + 1)) * counts
+    # Without a group of most samples there would be few to train on.
+    place[2 * counts > counts.sum()] = np.inf
     return np.asarray(place.argsort(kind="stable").argsort()[found])
 
 
