@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from skop._typing import IntArray
-from skop.data._mesh_files import is_path
+from skop.data._mesh_files import is_path, natural_key
 from skop.exceptions import FieldDataError, warn
 
 __all__ = [
@@ -92,9 +92,9 @@ def pair_rows(
         raise FieldDataError(_other_count(n_rows, names, what))
     if rows is not None and weighted and (np.diff(rows) < 0).any():
         raise FieldDataError(
-            f"the rows of {what} were brought into the order of the files, but sample_weight or groups has no names "
-            f"that tell its order. Sort {what} and these like the files ({some_of(names)}), or pass the files as a "
-            f"list in the order of {what}."
+            f"the rows of {what} were brought into the order of the files, in which sample_weight or groups must be, "
+            f"too. Sort {what} and these like the files ({some_of(names)}), or pass the files as a list in the order "
+            f"of {what}."
         )
     return rows
 
@@ -155,19 +155,26 @@ def check_index(X: Any, other: Any, what: str) -> None:
 
 def check_order_of_files(names: Sequence[str] | None, other: Any, what: str) -> None:
     """Raise an error if a column beside files, read in their order, has their names in another as its index."""
-    labels = index_labels(other.index) if hasattr(other, "iloc") else Labels()
-    rows: Any = None
-    if names is not None and labels.numbers is not None:
-        rows = rows_by_number(labels.numbers, names)
-    elif names is not None and labels.files is not None and len(labels.files) == len(names):
-        ours, theirs = _distinct_names(names) or [], [PurePath(label).stem for label in labels.files]
-        rows = [theirs.index(own) for own in ours] if set(ours) == set(theirs) else None
-    if rows is None or np.array_equal(rows, np.arange(len(rows))):
+    labels = list(other.index) if hasattr(other, "iloc") else []
+    if names is None or len(labels) != len(names) or labels == [*range(len(names))]:
         return
-    assert names is not None
-    place = int(np.flatnonzero(np.asarray(rows) != np.arange(len(rows)))[0])
+    order = np.arange(len(names))
+    if not all(isinstance(label, str) for label in labels):
+        rows = rows_by_number(labels, names)
+        if rows is None and set(labels) == {*order} and list(names) == sorted(names, key=natural_key):
+            # Rows were sorted or shuffled, and files are as a pattern has them.
+            rows = np.argsort(labels)
+    else:
+        files = _by_spelling(names)
+        found = [files.get(_parts(label), set()) for label in labels]
+        rows = np.argsort([min(one) for one in found]) if all(len(one) == 1 for one in found) else None
+        if rows is None and all(digits := [re.findall(r"\d+", label) for label in labels]):
+            rows = rows_by_number([int(parts[-1]) for parts in digits], names)
+    if rows is None or np.array_equal(rows, order):
+        return
+    place = int(np.flatnonzero(rows != order)[0])
     raise FieldDataError(
-        f"row {place} of {what} is {other.index[place]} by its index, but file {place} of X is {names[place]}; bring "
+        f"row {place} of {what} is {labels[place]} by its index, but file {place} of X is {names[place]}; bring "
         f"{what} into the order of the files, or pass {what}.to_numpy() if its rows are in this order."
     )
 

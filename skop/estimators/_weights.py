@@ -126,6 +126,9 @@ def labels_of_groups(groups: Any, n_samples: int) -> Any:
         return None
     refuse_mask(groups, "groups")
     labels = np.asarray(groups)
+    if labels.dtype.kind == "U" and isinstance(groups, list | tuple):
+        # NumPy makes texts of numbers among texts, and of NaN.
+        labels = np.array([*groups, None], dtype=object)[:-1]
     if labels.shape != (n_samples,):
         raise FieldDataError(f"groups has shape {labels.shape}, expected ({n_samples},): one label for each sample.")
     try:

@@ -21,7 +21,7 @@ import numpy as np
 
 from skop._optional import import_optional
 from skop._typing import FloatArray, IntArray
-from skop.data import Extremes, FieldSet, TrainingData, boxes
+from skop.data import Extremes, FieldSet, TrainingData, boxes, iterate_coords
 
 __all__ = [
     "BETWEEN_VALUES",
@@ -271,9 +271,17 @@ def _relative_difference(one: Any, two: Any) -> float:
     return float(np.linalg.norm(one - two)) / size if size else 0.0
 
 
+def _has_one_set_of_points(inputs: FieldSet) -> bool:
+    """Whether samples share their points, or have copies of one set, as files of one mesh do."""
+    if inputs.shared_coords or inputs.is_ragged:
+        return inputs.shared_coords
+    first = inputs[:1].coords[0]
+    return all((piece.reshape(-1, *first.shape) == first).all() for _, piece in iterate_coords(inputs))
+
+
 def coarse_design(inputs: FieldSet) -> str:
     """Tell in words that samples share a few values of parameters, so that none shows errors between these."""
-    if inputs.params is None or inputs.n_channels or not inputs.shared_coords:
+    if inputs.params is None or inputs.n_channels or not _has_one_set_of_points(inputs):
         return ""
     counts = {number: len(np.unique(column)) for number, column in enumerate(np.asarray(inputs.params).T)}
     counts = {number: count for number, count in counts.items() if count > 1}
@@ -475,7 +483,7 @@ class Profile:
     def _designs(self) -> Iterator[Finding]:
         """Designs whose errors say little of new samples: one parameter at a time, two values, rows of a run."""
         params, inputs = self.inputs.params, self.inputs
-        if params is None or inputs.n_channels or not inputs.shared_coords or len(params) < FEW:
+        if params is None or inputs.n_channels or len(params) < FEW or not _has_one_set_of_points(inputs):
             return
         levels = [np.unique(column, return_inverse=True)[1] for column in np.asarray(params).T]
         varied = [number for number, held in enumerate(levels) if held.max() > 0]
@@ -507,8 +515,8 @@ class Profile:
                 text = (
                     f"rows are {count} groups with the same {in_order([labels[varied[k]] for k in together])}, such "
                     "as those of a run at several times: errors and bands are those of new rows of these groups, and "
-                    "say nothing of new groups. Pass groups= to fit (--group) where it takes groups, or one row for "
-                    "each run to TimeConditionedRegressor."
+                    "say nothing of new groups. Pass groups= to fit (--group) where it takes groups. Rows of a run at "
+                    "several times can also be one row of TimeConditionedRegressor."
                 )
                 yield Finding("problem", text)
 

@@ -203,7 +203,7 @@ def test_other_numbers_of_rows_are_refused():
 
 def test_weights_have_no_names():
     """Rows that change places would leave the weights behind."""
-    with pytest.raises(FieldDataError, match="sample_weight or groups has no names"):
+    with pytest.raises(FieldDataError, match="in which sample_weight or groups must be"):
         loads(frame(case=NAMES["stems"]), weighted=True)
     assert loads(frame(range(3), case=["run_1", "run_2", "run_10"]), weighted=True) == LOADS.tolist()
 

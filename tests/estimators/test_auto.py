@@ -199,10 +199,36 @@ def test_samples_with_the_same_inputs_stay_in_one_fold():
     assert by_epochs(("mean", DummyRegressor()), cv=5).fit(np.ones((30, 2)), y).results_[0]["error"] > 0.9
 
 
-@pytest.mark.parametrize("groups", [np.zeros(12), np.arange(5)])
-def test_groups_that_cannot_be_used_are_refused(groups):
-    with pytest.raises(FieldDataError, match=r"at least 2 groups, got 1|groups has shape \(5,\), expected \(12,\)"):
+@pytest.mark.parametrize(
+    ("groups", "words"),
+    [
+        (np.zeros(12), "at least 2 groups, got 1"),
+        (np.arange(5), r"groups has shape \(5,\), expected \(12,\)"),
+        ([np.nan, *"abcdefghijk"], "groups has missing labels"),
+        ([1, 1, *"abcdefghij"], "or both texts and numbers"),
+    ],
+)
+def test_groups_that_cannot_be_used_are_refused(groups, words):
+    with pytest.raises(FieldDataError, match=words):
         by_epochs(("a", Known())).fit(TABLE, ONES, groups=groups)
+
+
+def test_frames_are_judged_by_the_size_of_their_run():
+    """Of a field that decays, errors of the last frames would be those of a model that is good at nothing else."""
+    rng = np.random.default_rng(1)
+    X, x, times = rng.random((40, 2)), np.linspace(0, 1, 8), np.linspace(0, 1, 6)
+    y = (1.5 + np.sin(6 * X[:, :1] + 3 * x) * X[:, 1:])[..., np.newaxis] * 10.0 ** (-6 * times)
+    X, y = FieldSet(x[:, np.newaxis], None, params=X), FieldSet(x[:, np.newaxis], y)
+    kinds = {
+        "process": PODRegressor(target_transform=None),
+        "powers": PODRegressor(regressor="ridge", target_transform="log"),
+    }
+    options = {"cv": 4, "max_time": None, "random_state": 0}
+    model = skop.TimeConditionedRegressor(AutoRegressor(candidates=list(kinds.items()), **options), times=6).fit(X, y)
+    found = {row["candidate"]: row["error"] for row in model.estimator_.results_}
+    half = skop.TimeConditionedRegressor(kinds["powers"], times=6).fit(X[:20], y[:20])
+    assert found["powers"] == pytest.approx(1 - half.score(X[20:], y[20:]), rel=0.2)
+    assert found["process"] < 0.01 * found["powers"]
 
 
 # ---------------------------------------------------------------------- the budget

@@ -252,6 +252,28 @@ def test_points_of_which_others_tell_nothing_are_named():
     assert not [item for item in caught if "different sets of points" in str(item.message)]
 
 
+@pytest.mark.parametrize("regressor", ["auto", "polynomial", "rbf"])
+def test_copies_of_one_set_of_points_are_shared_points(regressor, tmp_path):
+    """Files of one mesh have each its points, which tell nothing."""
+    rng = np.random.default_rng(0)
+    points, X = rng.random((20, 2)), rng.random((40, 3))
+    y = (np.sin(3 * X[:, :1] * points[:, 0] + X[:, 1:2]) + X[:, 2:] * points[:, 1])[..., np.newaxis]
+    fields = {"shared": points, "copies": [points] * 30}
+    models = {
+        name: PODRegressor(regressor=regressor).fit(FieldSet(own, None, params=X[:30]), FieldSet(own, y[:30]))
+        for name, own in fields.items()
+    }
+    assert models["copies"].leave_one_out_errors_ == models["shared"].leave_one_out_errors_
+    models["copies"].save(tmp_path / "m.skop")
+    models["loaded"] = skop.load(tmp_path / "m.skop")
+    new = [FieldSet(own, None, params=X[30:]) for own in (points, [points] * 10)]
+    expected = models["shared"].predict(new[0]).values
+    for model in models.values():
+        assert_allclose(model.predict(new[-1]).values, expected, rtol=1e-12)
+        with pytest.raises(FieldDataError, match="other points"):
+            model.predict(FieldSet([points + 0.1] * 10, None, params=X[30:]))
+
+
 def channels_of_regions(model):
     """Channels that a model reads as parameters."""
     return np.flatnonzero((model.regions_ >= 0).all(axis=0))

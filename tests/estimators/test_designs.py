@@ -177,7 +177,7 @@ REFUSED = {
     "weights of rows that move": (
         lambda: ("own/*.vtu", None, np.arange(1.0, N + 1)),
         {"params": TABLE.assign(file=names()).iloc[ORDER]},
-        "sample_weight or groups has no names",
+        "in which sample_weight or groups must be",
     ),
     "a table and one mesh": (lambda: (TABLE, names()[0]), {}, r"y=\(mesh, values\)"),
     "a table and too few meshes": (lambda: (TABLE, names()[:4]), {}, "6 rows, but there are 4 runs"),
@@ -216,8 +216,13 @@ def test_labels_beside_a_pattern_are_in_the_order_of_the_files(runs, what):
     small().fit("own/*.vtu", **{what: numbers})
     with pytest.raises(FieldDataError, match=f"row 0 of {what} is [0-9]* by its index"):
         small().fit("own/*.vtu", **{what: numbers.iloc[ORDER]})
-    # Numbers that are in no names tell nothing.
+    # Rows that were shuffled, and names that are written otherwise.
+    for index in (np.arange(N), [f"{number + 5:03d}" for number in range(N)]):
+        with pytest.raises(FieldDataError, match=f"row 0 of {what} is [0-9]* by its index"):
+            small().fit("own/*.vtu", **{what: values.set_axis(index).iloc[ORDER]})
+    # Numbers that are in no names tell nothing, and those of a list of files are in its order.
     small().fit("own/*.vtu", **{what: numbers.iloc[ORDER].set_axis(np.arange(N) + 40)})
+    small().fit([names()[number] for number in ORDER], **{what: values.set_axis(np.arange(N)).iloc[ORDER]})
     small().fit("own/*.vtu", **{what: values.iloc[ORDER].to_numpy()})
 
 

@@ -10,6 +10,7 @@ from skop import (
     EnsembleRegressor,
     FieldSet,
     LaMORegressor,
+    LawRegressor,
     PODRegressor,
     RolloutRegressor,
     TimeConditionedRegressor,
@@ -141,6 +142,18 @@ def test_an_estimator_without_random_state_is_named(fields):
     X, y = fields
     with pytest.raises(FieldDataError, match="PODRegressor has no random_state: all members would be the same"):
         EnsembleRegressor(PODRegressor()).fit(X, y)
+    for passing in (TimeConditionedRegressor(PODRegressor()), LawRegressor(PODRegressor())):
+        with pytest.raises(FieldDataError, match="PODRegressor has no random_state: all members would be the same"):
+            EnsembleRegressor(passing).fit(X, y)
+
+
+def test_seeds_reach_the_network_of_an_estimator_without_one():
+    rng = np.random.default_rng(0)
+    X, y = rng.random((12, 2)), rng.random((12, 3))
+    laws = LawRegressor(TimeConditionedRegressor(member(max_iter=1), times=3))
+    for inner in (laws, LawRegressor(member(max_iter=1))):
+        one, other = EnsembleRegressor(inner, n_members=2, random_state=0).fit(X, y).estimators_
+        assert not np.array_equal(one.predict(X), other.predict(X))
 
 
 def test_the_score_of_one_rollout_is_that_of_the_rollout():

@@ -48,6 +48,8 @@ class InputReader:
         Size of the coefficients, by which they are divided.
     has_rest_ : bool
         Whether what the components do not hold is an input.
+    reads_points_ : bool
+        Whether the points of samples are inputs, since those of the fit differ.
     """
 
     regions_: IntArray
@@ -55,13 +57,20 @@ class InputReader:
     input_basis_: Basis | None
     input_scale_: float
     has_rest_: bool
+    reads_points_: bool
 
     @classmethod
     def fit(
-        cls, inputs: FieldSet, regions: IntArray, n_components: int | float | None, weight: FloatArray | None
+        cls,
+        inputs: FieldSet,
+        regions: IntArray,
+        n_components: int | float | None,
+        weight: FloatArray | None,
+        *,
+        reads_points: bool,
     ) -> tuple[InputReader, FloatArray, FloatArray]:
         """Find the units and components of samples; return what reads them, and their features and parameters."""
-        reader = cls(regions, np.ones(0), None, 1.0, False)
+        reader = cls(regions, np.ones(0), None, 1.0, False, reads_points)
         coords, values, params = reader._parts(inputs)
         # The components of fields share one unit, by which they have together as much variance as the parameters.
         reader = replace(reader, input_unit_=_field_units(coords, values, weight))
@@ -107,7 +116,8 @@ class InputReader:
     def _parts(self, inputs: FieldSet) -> tuple[Any, Any, FloatArray]:
         """Coordinates and values that differ between samples, or None, and parameters with the numbers of regions."""
         refuse_ragged(inputs)
-        coords, values, n = None if inputs.shared_coords else inputs.coords, inputs.values, len(inputs)
+        is_read = self.reads_points_ and not inputs.shared_coords
+        coords, values, n = inputs.coords if is_read else None, inputs.values, len(inputs)
         params = np.zeros((n, 0)) if inputs.params is None else np.asarray(inputs.params, dtype=np.float64)
         if values is None or not self.regions or self.regions_.shape != values.shape[1:]:
             return coords, values, params

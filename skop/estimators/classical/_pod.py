@@ -338,6 +338,7 @@ class PODRegressor(FieldRegressor):
         """Attributes in files from before numbers of regions were parameters, or outputs could have own models."""
         if "spec_" in held:
             held.setdefault("regions_", np.zeros((0, 0), dtype=int))
+            held.setdefault("reads_points_", held.get("points_") is None)
         if "regressor_" not in held:
             return
         held["models_"] = [OutputModel.from_earlier(held)]
@@ -586,7 +587,9 @@ def _search(
 ) -> tuple[InputReader, ModelSearch]:
     """What reads inputs whose numbers of regions are parameters, and the search for models from these."""
     count: Any = None if model.n_components == "auto" else model.n_components
-    reader, features, params = InputReader.fit(data.inputs, regions, count, weight)
+    # Points that are the same in all samples of the fit, as in files of one mesh, tell nothing.
+    reads_points = model.numbering_ is not None and not model.numbering_.is_fixed
+    reader, features, params = InputReader.fit(data.inputs, regions, count, weight, reads_points=reads_points)
     rounding = max(map(rounding_of, [data.inputs.params] + [data.inputs.values] * len(reader.regions)))
     samples = OutputSamples(features, params, rounding, data.targets, groups, units, weight)
     return reader, ModelSearch(samples, model.regressor, count, model.param_transform, model.target_transform)
@@ -607,7 +610,7 @@ def _refuse_other_points(model: PODRegressor, inputs: FieldSet) -> None:
     known = model.points_
     if known is None:
         return
-    is_alike = inputs.grid_shape == model.spec_.network_spec.grid_shape and inputs.coords.shape == known.shape
+    is_alike = inputs.grid_shape == model.spec_.network_spec.grid_shape and inputs.coords.shape[-2:] == known.shape
     if not is_alike or not np.allclose(inputs.coords, known, rtol=0, atol=1e-6 * float(np.ptp(known))):
         raise FieldDataError(
             "X is given on other points than in the fit, but PODRegressor works on its training points only; "
@@ -641,7 +644,7 @@ def _check_pod(held: Held) -> None:
         "regions_",
         f"numbers of regions of {len(own)} points and {n_fields} channels",
     )
-    width = len(own) * (n_fields - is_region.sum() + (spec.n_dims if points is None else 0))
+    width = len(own) * (n_fields - is_region.sum() + (spec.n_dims if held.flag("reads_points_") else 0))
     held.array("input_unit_", width, positive=True)
     basis = held.part("input_basis_", "Basis", optional=True)
     held.need((basis is None) == (width == 0), "input_basis_", "components of the input fields, if there are any")

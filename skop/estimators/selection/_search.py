@@ -154,10 +154,10 @@ class Samples:
 
     def __getitem__(self, rows: Any) -> Samples:
         weight, groups = (None if held is None else held[rows] for held in (self.weight, self.groups))
-        samples = replace(self, inputs=self.inputs[rows], targets=self.targets[rows], plan=self._plan_of(rows))
+        samples = replace(self, inputs=self.inputs[rows], targets=self.targets[rows], plan=self.plan_of(rows))
         return replace(samples, weight=weight, groups=groups)
 
-    def _plan_of(self, rows: Any) -> TrainingPlan:
+    def plan_of(self, rows: Any) -> TrainingPlan:
         """The plan for some of the samples; samples are independent where runs are split."""
         numbers, n_steps = np.arange(len(self))[rows], self.plan.n_steps or 1
         whole = (numbers[::n_steps, np.newaxis] // n_steps * n_steps + np.arange(n_steps)).ravel()
@@ -559,15 +559,19 @@ class Search:
         rows = np.concatenate([self.folds[fold][1] for fold in folds])
         found = [candidate.trials[fold].predicted for fold in folds]
         truth, weight = self.samples.targets[rows], self.samples.weight
-        pairs: list[tuple[Any, list[Any], IntArray | None]] = []
-        if truth.field is not None:
-            pairs.append((truth.field.values, [part.fields for part in found], np.asarray(truth.field.n_points)))
-        if truth.scalars is not None:
-            pairs.append((truth.scalars, [part.scalars for part in found], None))
         weight = None if weight is None else weight[rows]
+        pairs: list[tuple[Any, list[Any], IntArray | None, FloatArray | None]] = []
+        if truth.field is not None:
+            # The frames of a run have one error, relative to all of them.
+            n_frames = self.samples.plan_of(rows).n_steps or 1
+            counts = np.asarray(truth.field.n_points).reshape(-1, n_frames).sum(axis=1)
+            own = None if weight is None else weight[::n_frames]
+            pairs.append((truth.field.values, [part.fields for part in found], counts, own))
+        if truth.scalars is not None:
+            pairs.append((truth.scalars, [part.scalars for part in found], None, weight))
         errors = [
-            _relative_error(_flat(true), np.concatenate([_flat(part) for part in parts]), counts, weight, size)
-            for true, parts, counts in pairs
+            _relative_error(_flat(true), np.concatenate([_flat(part) for part in parts]), counts, own, size)
+            for true, parts, counts, own in pairs
         ]
         return float(np.mean(errors))
 

@@ -147,7 +147,8 @@ class EnsembleRegressor(MeasuresCost, WrappingRegressor):
             require_seed(self)
         rng = check_random_state(self.random_state)
         seeds = rng.randint(np.iinfo(np.int32).max, size=self.n_members)
-        members = [clone(self.estimator).set_params(random_state=int(seed)) for seed in seeds]
+        name = _seed_of(self.estimator)
+        members = [clone(self.estimator).set_params(**{name: int(seed)}) for seed in seeds]
         earlier = getattr(self, "estimators_", [])[: self.n_members]
         if earlier and goes_on(self.estimator, earlier[0]):
             members[: len(earlier)] = [continued(member, self.estimator) for member in earlier]
@@ -179,10 +180,13 @@ class EnsembleRegressor(MeasuresCost, WrappingRegressor):
                 f"EnsembleRegressor fits estimators of skop, but estimator is a {type(self.estimator).__name__}; "
                 f"{remedy}."
             )
-        if "random_state" not in self.estimator.get_params(deep=False):
+        if not _seed_of(self.estimator):
+            inner = self.estimator
+            while hasattr(inner, "estimator") or last_step(inner) is not inner:
+                inner = inner.estimator if hasattr(inner, "estimator") else last_step(inner)
             raise FieldDataError(
                 f"EnsembleRegressor fits its estimator from different random states, but "
-                f"{type(self.estimator).__name__} has no random_state: all members would be the same. Fit it alone."
+                f"{type(inner).__name__} has no random_state: all members would be the same. Fit it alone."
             )
         groups_option(self.estimator, groups)
 
@@ -266,6 +270,20 @@ class EnsembleRegressor(MeasuresCost, WrappingRegressor):
     def _n_components(self) -> int | None:
         """Number of channels of a frame if the members predict frames; None otherwise."""
         return self.estimators_[0]._n_components
+
+
+def _seed_of(estimator: Any) -> str:
+    """Name of the parameter from which the fit of an estimator has its random numbers; nothing if it has none."""
+    has_own, name = "random_state" in estimator.get_params(deep=False), ""
+    if last_step(estimator) is not estimator:
+        step, name = estimator.steps[-1][0], _seed_of(last_step(estimator))
+        return f"{step}__{name}" if name else ""
+    if has_own and (not getattr(estimator, "_groups_are_for_estimator", False) or getattr(estimator, "noise", False)):
+        return "random_state"
+    if hasattr(estimator, "estimator"):
+        name = _seed_of(estimator.estimator)
+    # One that has a seed of its own passes it on.
+    return "random_state" if has_own and name == "random_state" else f"estimator__{name}" if name else ""
 
 
 def _fit_member(member: Any, X: Any, y: Any, plan: TrainingPlan, options: dict[str, Any], *, is_first: bool) -> Any:
