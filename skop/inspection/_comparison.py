@@ -129,7 +129,9 @@ def compare_models(
     if classical:
         data, tested = read(*train), read(*test)
         pairs = (data.inputs, _plain_targets(data)), (tested.inputs, _plain_targets(tested))
-        tasks += [(name, model, *pairs, True) for name, model in _classical_models(data).items()]
+        for name, model in _classical_models(data).items():
+            # A model to compare can have the name of a classical one, such as a POD by other settings.
+            tasks.append((f"{name}, by default" if name in models else name, model, *pairs, True))
     tasks += [(name, model, train, test, False) for name, model in models.items()]
     results: list[ModelResult] = []
     first_error: Exception | None = None

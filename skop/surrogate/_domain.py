@@ -316,11 +316,11 @@ class SeenRanges:
             )
         return is_far
 
-    def warn_of_states(self, found: Predictions, n_frames: int) -> None:
-        """Warn if a rollout over more steps than those of the fit leaves the range of all frames of the fit."""
+    def warn_of_states(self, found: Predictions, n_frames: int) -> bool:
+        """Warn if a rollout over more steps than the fit leaves the range of all frames of the fit, and tell it."""
         part = found.scalars if found.fields is None else found.fields
         if self.outputs is None or part is None or not np.size(part):
-            return
+            return False
         size = np.shape(part)[-1] // n_frames
         frames = self.outputs.reshape(2, -1, size)
         n_steps = frames.shape[1]
@@ -337,7 +337,7 @@ class SeenRanges:
         ceiling = np.maximum(high, highest[:n_steps].max(axis=0)) + margin
         outside = np.argwhere((lowest < floor) | (highest > ceiling))
         if not len(outside):
-            return
+            return False
         step, channel = outside[0]
         value = (highest if highest[step, channel] > ceiling[channel] else lowest)[step, channel]
         warn(
@@ -347,6 +347,7 @@ class SeenRanges:
             "fewer steps, or add trajectories that reach such states.",
             ExtrapolationWarning,
         )
+        return True
 
     def joined(self, other: SeenRanges) -> SeenRanges:
         """Return the ranges of this fit and of a later one that went on from it."""

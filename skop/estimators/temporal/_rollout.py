@@ -414,10 +414,8 @@ class RolloutRegressor(BaseFrameRegressor):
 
     def _warn_of_outputs(self, found: Predictions, ranges: SeenRanges) -> bool:
         """Warn if a prediction is far outside of the range of y, or leaves the states of the fit in further steps."""
-        is_told = super()._warn_of_outputs(found, ranges)
-        if not is_told and self.feeds_back_:
-            ranges.warn_of_states(found, self.n_frames_)
-        return is_told
+        is_told = self.feeds_back_ and ranges.warn_of_states(found, self.n_frames_)
+        return is_told or super()._warn_of_outputs(found, ranges)
 
     def error_by_step(
         self, X: Any, y: Any = None, sample_weight: Any = None, *, params: Any = None, n_steps: int | None = None
