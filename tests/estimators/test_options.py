@@ -454,7 +454,9 @@ def test_over_a_base_the_weights_of_the_best_look_are_put_back_where_the_end_is_
 
 def test_a_group_of_samples_tells_as_much_of_overfitting_as_one_sample():
     errors, groups = np.random.default_rng(0).random(20), np.repeat([2, 0, 1], [3, 1, 16])
-    session = SimpleNamespace(group=Group(), groups=groups, errors_of=lambda rows: lambda: (None, errors[rows]))
+    session = SimpleNamespace(
+        group=Group(), groups=groups, n_frames=1, errors_of=lambda rows: lambda: (None, errors[rows])
+    )
     fields, scalars = OverfittingMonitor(session)._errors_of(np.arange(20))
     assert fields is None
     np.testing.assert_allclose(scalars, [errors[3], errors[4:].mean(), errors[:3].mean()])
