@@ -124,7 +124,9 @@ def fit(
     split = "" if test is None else f"; {len(train)} to train on, {len(test)} held out"
     (_silent if quiet else _say)(samples.describe() + split)
     start = time.perf_counter()
-    fit_samples(model, train, _groups_of(train, group) if is_grouped else None, checkpoint_dir)
+    fit_samples(
+        model, train, _groups_of(train, group, is_split=test is not None) if is_grouped else None, checkpoint_dir
+    )
     seconds = time.perf_counter() - start
     *_, trained = parts = _parts_of(model)
     was_interrupted, saved = getattr(trained, "stopped_", None) == "interrupted", save_model(model, output)
@@ -254,15 +256,16 @@ def split_rows(
     return np.flatnonzero(~is_test), np.flatnonzero(is_test)
 
 
-def _groups_of(samples: Samples, group: str | None) -> np.ndarray[Any, Any] | None:
+def _groups_of(samples: Samples, group: str | None, *, is_split: bool) -> np.ndarray[Any, Any] | None:
     """Number of the group of each sample of a fit, of which there are several; None without groups."""
     labels = _labels_of(samples, group)
-    if labels is not None and labels.min() == labels.max():
-        raise click.UsageError(
-            f"--group {group}: the {len(samples)} runs to train on are one group, and it takes two to leave one out; "
-            "lower --test-fraction, or leave --group out"
-        )
-    return labels
+    if labels is None or labels.min() < labels.max():
+        return labels
+    words = f"--group {group}: the {len(samples)} runs to train on are one group, and it takes two to leave one out"
+    if not is_split:
+        raise click.UsageError(f"{words}; leave --group out")
+    _say(f"{words}: the fit judges models by single runs")
+    return None
 
 
 def _labels_of(samples: Samples, group: str | None) -> np.ndarray[Any, Any] | None:
@@ -399,7 +402,7 @@ def compare(
             name, settings, time=samples.time, window=samples.window,
             max_iter=limits[0], max_time=limits[1], random_state=seed, verbose=0 if quiet else 1,
         )  # fmt: skip
-    labels = _groups_of(train, group)
+    labels = _groups_of(train, group, is_split=True)
     results = compare_models(models, (train.X, train.y), (test.X, test.y), names=test.names, groups=labels)
     if as_json:
         rows = [

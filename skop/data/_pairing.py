@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from skop._typing import IntArray
-from skop.data._mesh_files import is_path, natural_key
+from skop.data._mesh_files import is_path
 from skop.exceptions import FieldDataError, warn
 
 __all__ = [
@@ -153,23 +153,25 @@ def check_index(X: Any, other: Any, what: str) -> None:
     )
 
 
-def check_order_of_files(names: Sequence[str] | None, other: Any, what: str) -> None:
-    """Raise an error if a column beside files, read in their order, has their names in another as its index."""
+def check_order_of_files(X: Any, names: Sequence[str] | None, other: Any, what: str) -> None:
+    """Raise an error if a column beside files, read in their order, has their names in another as its index.
+
+    Numbers in the index are those of the files of a pattern, or of rows that were shuffled; a list has its own order.
+    """
     labels = list(other.index) if hasattr(other, "iloc") else []
     if names is None or len(labels) != len(names) or labels == [*range(len(names))]:
         return
-    order = np.arange(len(names))
+    order, rows = np.arange(len(names)), None
     if not all(isinstance(label, str) for label in labels):
-        rows = rows_by_number(labels, names)
-        if rows is None and set(labels) == {*order} and list(names) == sorted(names, key=natural_key):
-            # Rows were sorted or shuffled, and files are as a pattern has them.
+        rows = rows_by_number(labels, names) if is_path(X) else None
+        if rows is None and is_path(X) and set(labels) == {*order}:
             rows = np.argsort(labels)
     else:
         files = _by_spelling(names)
         found = [files.get(_parts(label), set()) for label in labels]
         rows = np.argsort([min(one) for one in found]) if all(len(one) == 1 for one in found) else None
-        if rows is None and all(digits := [re.findall(r"\d+", label) for label in labels]):
-            rows = rows_by_number([int(parts[-1]) for parts in digits], names)
+        if rows is None and is_path(X) and all(re.fullmatch(r"\D*\d+", label) for label in labels):
+            rows = rows_by_number([int(re.findall(r"\d+", label)[0]) for label in labels], names)
     if rows is None or np.array_equal(rows, order):
         return
     place = int(np.flatnonzero(rows != order)[0])

@@ -93,8 +93,8 @@ class FieldReader(BaseEstimator):
             **self._mesh_options,
         }
         data = read(X, y, estimator=self, other_points=self._takes_other_points, **options).with_own_points()
-        check_order_of_files(data.names, sample_weight, "sample_weight")
-        check_order_of_files(data.names, groups, "groups")
+        check_order_of_files(X, data.names, sample_weight, "sample_weight")
+        check_order_of_files(X, data.names, groups, "groups")
         self.mesh_, used = data.mesh, samples_with_weight(data, sample_weight)
         counts = used.inputs.n_points
         self.fit_record_ = {"samples": len(used.inputs), "points": [int(counts.min()), int(counts.max())]}

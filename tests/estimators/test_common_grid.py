@@ -4,12 +4,14 @@ import warnings
 
 import numpy as np
 import pytest
+import torch
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import clone
 
 import skop
 from skop import AutoRegressor, ConformalRegressor, FieldSet, LaMORegressor, PODRegressor
 from skop.data import GridResampler, unit_grid
+from skop.estimators.classical._graph import ClassicalGraph
 from skop.estimators.classical._input_reader import regions_of
 from skop.exceptions import FieldDataError, ModelFileError, ResamplingWarning, SkopWarning
 from skop.metrics import relative_l2_score
@@ -269,9 +271,27 @@ def test_copies_of_one_set_of_points_are_shared_points(regressor, tmp_path):
     new = [FieldSet(own, None, params=X[30:]) for own in (points, [points] * 10)]
     expected = models["shared"].predict(new[0]).values
     for model in models.values():
-        assert_allclose(model.predict(new[-1]).values, expected, rtol=1e-12)
+        for asked in new:
+            assert_allclose(model.predict(asked).values, expected, rtol=1e-12)
         with pytest.raises(FieldDataError, match="other points"):
             model.predict(FieldSet([points + 0.1] * 10, None, params=X[30:]))
+
+
+def test_copies_of_one_set_of_points_beside_fields_and_alone():
+    rng = np.random.default_rng(0)
+    points, X, a = rng.random((20, 2)), rng.random((30, 3)), rng.random((30, 1, 1)) * rng.random((1, 20, 1))
+    y = a * np.sin(3 * X[:, :1, np.newaxis]) + points[:, :1]
+    copies = FieldSet([points] * 30, a, params=X)
+    model = PODRegressor().fit(copies, FieldSet([points] * 30, y))
+    for asked in (copies, FieldSet(points, a, params=X)):
+        graph = ClassicalGraph(model, model.points_, asked, torch.float64)
+        given = None if asked.shared_coords else torch.as_tensor(asked.coords)
+        found = graph(given, torch.as_tensor(a), torch.as_tensor(X)).field.numpy()
+        assert_allclose(found, model.predict(asked).values, atol=1e-9)
+    # Without any other input they are all that there is.
+    with pytest.warns(SkopWarning, match="X is the same in"):
+        alone = PODRegressor().fit(FieldSet([points] * 30), FieldSet([points] * 30, y))
+    assert np.isfinite(alone.predict(FieldSet([points] * 2)).values).all()
 
 
 def channels_of_regions(model):

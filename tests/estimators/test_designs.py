@@ -222,7 +222,11 @@ def test_labels_beside_a_pattern_are_in_the_order_of_the_files(runs, what):
             small().fit("own/*.vtu", **{what: values.set_axis(index).iloc[ORDER]})
     # Numbers that are in no names tell nothing, and those of a list of files are in its order.
     small().fit("own/*.vtu", **{what: numbers.iloc[ORDER].set_axis(np.arange(N) + 40)})
-    small().fit([names()[number] for number in ORDER], **{what: values.set_axis(np.arange(N)).iloc[ORDER]})
+    files = [names()[number] for number in ORDER]
+    for index in (np.arange(N), np.arange(N) + 5):
+        small().fit(files, **{what: values.set_axis(index)})
+    with pytest.raises(FieldDataError, match=f"row 0 of {what} is .* by its index"):
+        small().fit(files, **{what: values})
     small().fit("own/*.vtu", **{what: values.iloc[ORDER].to_numpy()})
 
 

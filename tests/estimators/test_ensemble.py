@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from sklearn.ensemble import ExtraTreesRegressor
 from sklearn.model_selection import GridSearchCV
 from sklearn.tree import DecisionTreeRegressor
 
@@ -151,9 +152,16 @@ def test_seeds_reach_the_network_of_an_estimator_without_one():
     rng = np.random.default_rng(0)
     X, y = rng.random((12, 2)), rng.random((12, 3))
     laws = LawRegressor(TimeConditionedRegressor(member(max_iter=1), times=3))
-    for inner in (laws, LawRegressor(member(max_iter=1))):
-        one, other = EnsembleRegressor(inner, n_members=2, random_state=0).fit(X, y).estimators_
+    trees = PODRegressor(regressor=ExtraTreesRegressor(2, max_features=1, max_depth=1))
+    nested = EnsembleRegressor(LawRegressor(member(max_iter=1)), n_members=1, random_state=0)
+    for inner in (laws, LawRegressor(member(max_iter=1)), TimeConditionedRegressor(trees, times=3), nested):
+        ensemble = EnsembleRegressor(inner, n_members=2, random_state=0)
+        one, other = ensemble.fit(X, y).estimators_
         assert not np.array_equal(one.predict(X), other.predict(X))
+        np.testing.assert_array_equal(ensemble.predict(X), ensemble.fit(X, y).predict(X))
+    ensemble = EnsembleRegressor(LawRegressor(member(max_iter=1, warm_start=True)), n_members=2, random_state=0)
+    seeds = [[one.get_params()["estimator__random_state"] for one in ensemble.fit(X, y).estimators_] for _ in range(2)]
+    assert seeds[0] == seeds[1]
 
 
 def test_the_score_of_one_rollout_is_that_of_the_rollout():

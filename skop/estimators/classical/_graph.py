@@ -165,8 +165,8 @@ class ClassicalGraph(nn.Module):
         for name, values in held.items():
             self.register_buffer(name, _doubles(values))
         coords = None
-        self.reads_fields = basis is not None
-        if self.reads_fields and points is None and samples.shared_coords:
+        self.reads_fields, self.reads_points = basis is not None, reader.reads_points_
+        if self.reads_fields and self.reads_points and points is None and samples.shared_coords:
             # The coordinates are inputs of the model, but not of the graph.
             coords = _doubles(samples.coords)
         self.register_buffer("coords", coords)
@@ -181,6 +181,7 @@ class ClassicalGraph(nn.Module):
         if self.coords is not None:
             given: Any = params if fields is None else fields
             coords = self.coords.expand(given.shape[0], -1, -1)
+        coords = coords if self.reads_points else None
         if self.regions and fields is not None:
             values = fields.double().flatten(1)
             constants = torch.stack([values[:, places].mean(dim=1) for places in self.regions], dim=1)

@@ -140,7 +140,8 @@ class Numbering:
         )
 
     def check(self, coords: FloatArray) -> None:
-        """Refuse samples (n, P, d) whose points are numbered in another order than those of the fit, or unknown."""
+        """Refuse samples (n, P, d), or points (P, d) of all, numbered in another order than in the fit, or unknown."""
+        coords = coords[np.newaxis] if coords.ndim == 2 else coords
         self._refuse_same_points(coords)
         if others := [number for number, sample in enumerate(coords) if not self.covers(sample)]:
             raise FieldDataError(

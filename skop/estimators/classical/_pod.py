@@ -587,8 +587,9 @@ def _search(
 ) -> tuple[InputReader, ModelSearch]:
     """What reads inputs whose numbers of regions are parameters, and the search for models from these."""
     count: Any = None if model.n_components == "auto" else model.n_components
-    # Points that are the same in all samples of the fit, as in files of one mesh, tell nothing.
-    reads_points = model.numbering_ is not None and not model.numbering_.is_fixed
+    # Points that are the same in all samples of the fit, as in files of one mesh, tell nothing beside other inputs.
+    has_others = data.inputs.n_channels > 0 or data.inputs.params is not None
+    reads_points = model.numbering_ is not None and not (model.numbering_.is_fixed and has_others)
     reader, features, params = InputReader.fit(data.inputs, regions, count, weight, reads_points=reads_points)
     rounding = max(map(rounding_of, [data.inputs.params] + [data.inputs.values] * len(reader.regions)))
     samples = OutputSamples(features, params, rounding, data.targets, groups, units, weight)

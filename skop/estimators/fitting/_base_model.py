@@ -25,6 +25,7 @@ import torch
 from scipy.spatial.distance import pdist
 from sklearn.base import clone
 from sklearn.model_selection import KFold
+from sklearn.utils import gen_batches
 
 from skop._typing import FloatArray, GridShape, IntArray
 from skop.data import FieldSet, Predictions, Scalers, Targets, TrainingData, interpolate_fields, query_points
@@ -58,6 +59,8 @@ _FOLDS = 5
 _OTHERS = 0.25
 #: Points that differ by less than this part of their extent are the same.
 _SAME_POINTS = 1e-6
+#: Numbers that are standardised at once.
+_CACHED = 2**17
 #: Points of the fit may lie outside the box of a sample by this number of its spacings.
 _MARGIN = 2.0
 #: Number of base models that are kept for further fits: one on grids, one on points.
@@ -494,10 +497,11 @@ def _deviations(values: Any, scaler: Any) -> FloatArray:
     found = np.empty(np.shape(values))
     mean = scaler.destandardize(torch.zeros((1, *found.shape[1:]), dtype=torch.float64))
     least = ROUNDING * mean.abs()
-    for row in range(len(found)):
-        scaled = scaler.transform(torch.from_numpy(_as_doubles(values[row : row + 1])))
+    # A part at a time stays in the cache.
+    for rows in gen_batches(len(found), max(1, _CACHED // max(1, found[:1].size))):
+        scaled = scaler.transform(torch.from_numpy(_as_doubles(values[rows])))
         is_rounding = (scaler.destandardize(scaled) - mean).abs_() <= least
-        found[row] = scaled.masked_fill_(is_rounding, 0.0)[0].numpy()
+        found[rows] = scaled.masked_fill_(is_rounding, 0.0).numpy()
     return found
 
 

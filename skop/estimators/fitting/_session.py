@@ -292,7 +292,11 @@ class FitSession:
                 f"early_stopping holds out {n_valid} of {len(numbers)} {what}, and none is left to train on; pass "
                 "more, lower training__validation_fraction, or set early_stopping=False."
             )
-        is_valid = np.isin(own, self.rng.permutation(len(numbers))[:n_valid])
+        order = self.rng.permutation(len(numbers))
+        if self.groups is not None:
+            # Without a group of most samples there would be few to train on.
+            order = order[2 * np.bincount(own)[order] <= len(own)]
+        is_valid = np.isin(own, order[:n_valid])
         return self.used[~is_valid], self.used[is_valid]
 
     def _runs_of(self, rows: IntArray) -> IntArray:

@@ -102,8 +102,8 @@ class BaseFrameRegressor(MeasuresCost, WrappingRegressor):
             is_ordered = sample_weight is not None or groups is not None
             params = pair_series(design, runs, weighted=is_ordered, fitting=True)
             names = [run.label for run in find_runs(runs)] if is_mesh_series(runs) else None
-            check_order_of_files(names, sample_weight, "sample_weight")
-            check_order_of_files(names, groups, "groups")
+            check_order_of_files(runs, names, sample_weight, "sample_weight")
+            check_order_of_files(runs, names, groups, "groups")
             X, y = self._open_training_series(runs, targets)
         return super()._read(X, y, params=params, sample_weight=sample_weight, groups=groups, **options)
 

@@ -38,8 +38,8 @@ class EnsembleRegressor(MeasuresCost, WrappingRegressor):
     Parameters
     ----------
     estimator : estimator
-        Regressor on fields with a parameter `random_state`, such as `LaMORegressor`. Its time limit `max_time` applies
-        to each member.
+        Regressor on fields that draws random numbers, such as `LaMORegressor`, or one around it. Its time limit
+        `max_time` applies to each member.
     n_members : int, default=5
         Number of members, each of which is one fit of the estimator.
     n_jobs : int or None, default=None
@@ -151,7 +151,8 @@ class EnsembleRegressor(MeasuresCost, WrappingRegressor):
         members = [clone(self.estimator).set_params(**{name: int(seed)}) for seed in seeds]
         earlier = getattr(self, "estimators_", [])[: self.n_members]
         if earlier and goes_on(self.estimator, earlier[0]):
-            members[: len(earlier)] = [continued(member, self.estimator) for member in earlier]
+            for number, member in enumerate(earlier):
+                members[number] = continued(member, self.estimator).set_params(**{name: member.get_params()[name]})
         given = {"sample_weight": sample_weight, "groups": groups, "params": params}
         options = {name: value for name, value in given.items() if value is not None} | kept
         with restored_on_failure(self), each_warning_once(), shared_between_fits():
@@ -274,16 +275,20 @@ class EnsembleRegressor(MeasuresCost, WrappingRegressor):
 
 def _seed_of(estimator: Any) -> str:
     """Name of the parameter from which the fit of an estimator has its random numbers; nothing if it has none."""
-    has_own, name = "random_state" in estimator.get_params(deep=False), ""
-    if last_step(estimator) is not estimator:
-        step, name = estimator.steps[-1][0], _seed_of(last_step(estimator))
-        return f"{step}__{name}" if name else ""
-    if has_own and (not getattr(estimator, "_groups_are_for_estimator", False) or getattr(estimator, "noise", False)):
+    has_own = "random_state" in estimator.get_params(deep=False)
+    passes_on = getattr(estimator, "_groups_are_for_estimator", False) and not getattr(estimator, "noise", False)
+    if has_own and not passes_on:
         return "random_state"
-    if hasattr(estimator, "estimator"):
-        name = _seed_of(estimator.estimator)
-    # One that has a seed of its own passes it on.
-    return "random_state" if has_own and name == "random_state" else f"estimator__{name}" if name else ""
+    if last_step(estimator) is not estimator:
+        part, name = estimator.steps[-1][0], _seed_of(last_step(estimator))
+    elif hasattr(estimator, "estimator"):
+        part, name = "estimator", _seed_of(estimator.estimator)
+    else:
+        # Such as that of the regressor of a PODRegressor.
+        return next((name for name in estimator.get_params() if name.endswith("__random_state")), "")
+    # An ensemble passes its seed on to any depth, and other estimators to their own parts.
+    is_passed = has_own and (name == "random_state" or (bool(name) and hasattr(estimator, "n_members")))
+    return "random_state" if is_passed else f"{part}__{name}" if name else ""
 
 
 def _fit_member(member: Any, X: Any, y: Any, plan: TrainingPlan, options: dict[str, Any], *, is_first: bool) -> Any:
