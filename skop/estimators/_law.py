@@ -15,7 +15,7 @@ from sklearn.utils.metaestimators import available_if
 
 from skop._sklearn_compat import HasMethods, Interval, SequenceOf, fit_context
 from skop._typing import FloatArray
-from skop.data import FieldSet, Predictions, Targets, TrainingData
+from skop.data import FieldSet, Predictions, Targets, TrainingData, is_mesh_series
 from skop.estimators._field import FieldRegressor, restored_on_failure
 from skop.estimators._parts import by_chunks
 from skop.estimators._reading import checked_by_caller
@@ -165,6 +165,11 @@ class LawRegressor(WrappingRegressor):
             sample; a ValueError.
         """
         kept = passed_on(checkpoint_dir, self.estimator)
+        if is_mesh_series(X) or is_mesh_series(y):
+            raise FieldDataError(
+                "LawRegressor got time series of meshes, which TimeConditionedRegressor and RolloutRegressor read; put "
+                "it into these, around the estimator of frames: TimeConditionedRegressor(LawRegressor(...))."
+            )
         with restored_on_failure(self), each_warning_once():
             data = self._read(X, y, params=params, sample_weight=sample_weight, groups=groups)
             weight, labels = check_weight(sample_weight, len(data.inputs)), labels_of_groups(groups, len(data.inputs))

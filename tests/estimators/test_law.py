@@ -2,6 +2,7 @@
 
 import pickle
 
+import meshio
 import numpy as np
 import pytest
 from sklearn.base import clone
@@ -256,3 +257,21 @@ def test_a_factor_of_frames_that_a_rollout_joins_is_refused():
     with pytest.raises(FieldDataError, match="proportional_to=1 divides the frames of y, but not the frames of X"):
         model.fit(frames, np.repeat(FIELDS, 2, axis=-1))
     model.set_params(proportional_to=None, angles=[0]).fit(frames, np.repeat(FIELDS, 2, axis=-1))
+
+
+def test_series_are_for_the_estimator_of_frames_around_the_laws():
+    points, rng = np.array([[0.0, 0.0, 0.0], [1.0, 0.0, 0.0], [0.0, 1.0, 0.0]]), np.random.default_rng(0)
+    angles, cells = rng.uniform(0, 360, (12, 1)), [("triangle", [[0, 1, 2]])]
+    runs = [
+        skop.data.MeshSeries(
+            [meshio.Mesh(points, cells, {"u": time + points[:, 0] * np.sin(np.deg2rad(angle))}) for time in (0.0, 1.0)],
+            np.array([0.0, 1.0]),
+        )
+        for angle in angles[:, 0]
+    ]
+    laws = LawRegressor(PODRegressor(target_fields=["u"]), angles=[0])
+    with pytest.raises(FieldDataError, match=r"TimeConditionedRegressor\(LawRegressor\(\.\.\.\)\)"):
+        LawRegressor(skop.TimeConditionedRegressor(laws.estimator), angles=[0]).fit(runs, params=angles)
+    model = skop.TimeConditionedRegressor(laws).fit(runs, params=angles)
+    turned = [part.meshes[1].point_data["u"] for part in model.predict(runs, params=angles + 360)]
+    np.testing.assert_allclose(turned, [part.meshes[1].point_data["u"] for part in runs], atol=1e-3)
