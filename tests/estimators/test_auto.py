@@ -216,19 +216,19 @@ def test_groups_that_cannot_be_used_are_refused(groups, words):
 def test_frames_are_judged_by_the_size_of_their_run():
     """Of a field that decays, errors of the last frames would be those of a model that is good at nothing else."""
     rng = np.random.default_rng(1)
-    X, x, times = rng.random((40, 2)), np.linspace(0, 1, 8), np.linspace(0, 1, 6)
+    X, x, times = rng.random((24, 2)), np.linspace(0, 1, 8), np.linspace(0, 1, 4)
     y = (1.5 + np.sin(6 * X[:, :1] + 3 * x) * X[:, 1:])[..., np.newaxis] * 10.0 ** (-6 * times)
     X, y = FieldSet(x[:, np.newaxis], None, params=X), FieldSet(x[:, np.newaxis], y)
     kinds = {
         "process": PODRegressor(target_transform=None),
         "powers": PODRegressor(regressor="ridge", target_transform="log"),
     }
-    options = {"cv": 4, "max_time": None, "random_state": 0}
-    model = skop.TimeConditionedRegressor(AutoRegressor(candidates=list(kinds.items()), **options), times=6).fit(X, y)
+    options = {"cv": 3, "max_time": None, "random_state": 0}
+    model = skop.TimeConditionedRegressor(AutoRegressor(candidates=list(kinds.items()), **options), times=4).fit(X, y)
     found = {row["candidate"]: row["error"] for row in model.estimator_.results_}
-    half = skop.TimeConditionedRegressor(kinds["powers"], times=6).fit(X[:20], y[:20])
-    assert found["powers"] == pytest.approx(1 - half.score(X[20:], y[20:]), rel=0.2)
-    assert found["process"] < 0.01 * found["powers"]
+    half = skop.TimeConditionedRegressor(kinds["powers"], times=4).fit(X[:16], y[:16])
+    assert found["powers"] == pytest.approx(1 - half.score(X[16:], y[16:]), rel=0.2)
+    assert found["process"] < 0.1 * found["powers"]
 
 
 # ---------------------------------------------------------------------- the budget
