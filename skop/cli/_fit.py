@@ -100,7 +100,6 @@ def fit(
     status is 130: the best model so far is saved, except by --estimator auto and with --coverage.
     """
     from skop.estimators import ConformalRegressor
-    from skop.estimators._weights import takes_groups
 
     if guarantee is not None and coverage is None:
         raise click.UsageError("--guarantee needs --coverage")
@@ -114,19 +113,12 @@ def fit(
     )  # fmt: skip
     if coverage is not None:
         model = ConformalRegressor(model, coverage=coverage, guarantee=guarantee or "pointwise", random_state=seed)
-    is_grouped = takes_groups(model)
-    if group is not None and test_fraction is None and not is_grouped:
-        raise click.UsageError(
-            f"--group: a fit by --estimator {estimator} has no use of groups; add --test-fraction, whose split keeps "
-            "them together, or leave --group out"
-        )
+    own_group = _group_of_fit(model, group, estimator, is_split=test_fraction is not None)
     train, test = _split(samples, test_fraction, group, seed)
     split = "" if test is None else f"; {len(train)} to train on, {len(test)} held out"
     (_silent if quiet else _say)(samples.describe() + split)
     start = time.perf_counter()
-    fit_samples(
-        model, train, _groups_of(train, group, is_split=test is not None) if is_grouped else None, checkpoint_dir
-    )
+    fit_samples(model, train, _groups_of(train, own_group, is_split=test is not None), checkpoint_dir)
     seconds = time.perf_counter() - start
     *_, trained = parts = _parts_of(model)
     was_interrupted, saved = getattr(trained, "stopped_", None) == "interrupted", save_model(model, output)
@@ -254,6 +246,20 @@ def split_rows(
     held_out = np.random.default_rng(seed).permutation(distinct)[:count]
     is_test = np.isin(labels, held_out)
     return np.flatnonzero(~is_test), np.flatnonzero(is_test)
+
+
+def _group_of_fit(model: Any, group: str | None, estimator: str, *, is_split: bool) -> str | None:
+    """Column of groups if the fit of a model has a use of them, and not the split alone."""
+    from skop.estimators._weights import takes_groups
+
+    if group is None or takes_groups(model):
+        return group
+    if is_split:
+        return None
+    raise click.UsageError(
+        f"--group: a fit by --estimator {estimator} has no use of groups; add --test-fraction, whose split keeps them "
+        "together, or leave --group out"
+    )
 
 
 def _groups_of(samples: Samples, group: str | None, *, is_split: bool) -> np.ndarray[Any, Any] | None:

@@ -81,7 +81,7 @@ def takes_groups(estimator: Any) -> bool:
 def _reader_of_groups(estimator: Any) -> Any:
     """Return the part of an estimator that has a use of groups, if any has."""
     last = last_step(estimator)
-    return _reader_of_groups(last.estimator) if getattr(last, "_groups_are_for_estimator", False) else last
+    return _reader_of_groups(last.estimator) if getattr(last, "_only_passes_on", False) else last
 
 
 def counts_as_weight(estimator: Any, weight: FloatArray | None, counts: FloatArray | None) -> FloatArray | None:

@@ -44,8 +44,8 @@ class WrappingRegressor(MetaEstimatorMixin, FieldRegressor):
 
     estimator: Any
     estimator_: Any
-    #: Whether groups in the fit are of use to the estimator alone.
-    _groups_are_for_estimator: ClassVar[bool] = False
+    #: Whether groups and seeds of a fit are of use to the estimator within alone.
+    _only_passes_on: ClassVar[bool] = False
 
     # ------------------------------------------------------------------ fit
     def _check_steps(self, can_pass: bool, spec: DataSpec) -> None:

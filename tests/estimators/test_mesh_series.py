@@ -116,10 +116,8 @@ def test_rollouts_refuse_runs_at_another_step(tmp_path, subtests):
     """A model of one step would label its frames by the times of the run, and compare them with other frames."""
     model = rollout().fit(runs())
     model.save(tmp_path / "model.skop")
-    band, mean = (
-        ConformalRegressor(rollout(), **BAND).fit(runs(20)),
-        EnsembleRegressor(rollout().set_params(noise=0.1), n_members=2),
-    )
+    band = ConformalRegressor(rollout(), **BAND).fit(runs(20))
+    mean = EnsembleRegressor(rollout().set_params(noise=0.1), n_members=2)
     uses = {
         "predict": model.predict,
         "score": model.score,

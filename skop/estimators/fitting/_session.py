@@ -157,12 +157,8 @@ class FitSession:
     ) -> None:
         self.estimator, self.whole, self.plan = estimator, data, plan
         self.n_frames = plan.n_steps or 1
-        numbers = None if labels is None else np.unique(labels, return_inverse=True)[1]
-        # Runs of a plan are kept whole without labels.
-        are_runs = numbers is not None and plan.n_steps is not None and numbers.max() + 1 == len(numbers) / plan.n_steps
-        self.groups: IntArray | None = None if are_runs else numbers
         self.start, self.kept = time.perf_counter() if start is None else start, kept or FitCheckpoints()
-        self.group = self.kept.group
+        self.group, self.groups = self.kept.group, _groups_of(labels, plan)
         self.scaling, self.training = estimator._options("scaling"), estimator._options("training")
         self.base, self.weight = SessionBase(self), check_weight(sample_weight, len(data.inputs))
         self.used = np.arange(len(data.inputs)) if self.weight is None else np.flatnonzero(self.weight)
@@ -293,9 +289,8 @@ class FitSession:
                 "more, lower training__validation_fraction, or set early_stopping=False."
             )
         order = self.rng.permutation(len(numbers))
-        if self.groups is not None:
-            # Without a group of most samples there would be few to train on.
-            order = order[2 * np.bincount(own)[order] <= len(own)]
+        # Of groups, one of most samples is kept to train on.
+        order = order if self.groups is None else order[2 * np.bincount(own)[order] <= len(own)]
         is_valid = np.isin(own, order[:n_valid])
         return self.used[~is_valid], self.used[is_valid]
 
@@ -597,6 +592,15 @@ class FitSession:
             if end is not None and trainer.network is not model.module_:
                 end = _without_base(end, model.module_)
             model._earlier = EarlierTraining(model.n_iter_, seconds, end, self.valid)
+
+
+def _groups_of(labels: Any, plan: TrainingPlan) -> IntArray | None:
+    """Numbers of the groups of samples; None without labels, or if these are the runs of a plan, which stay whole."""
+    if labels is None:
+        return None
+    numbers = np.unique(labels, return_inverse=True)[1]
+    are_runs = plan.n_steps is not None and numbers.max() + 1 == len(numbers) / plan.n_steps
+    return None if are_runs else numbers
 
 
 def check_logarithms(model: Any, targets: Targets, used: IntArray) -> None:

@@ -59,7 +59,7 @@ class BaseFrameRegressor(MeasuresCost, WrappingRegressor):
 
     random_state: Any
     n_frames_: int
-    _groups_are_for_estimator = True
+    _only_passes_on = True
     #: How series of meshes are read and written, if the fit was on such.
     series_: dict[str, Any]
 

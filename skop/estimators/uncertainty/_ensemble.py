@@ -88,7 +88,7 @@ class EnsembleRegressor(MeasuresCost, WrappingRegressor):
     ((4, 16, 16, 1), (4, 16, 16, 1))
     """
 
-    _groups_are_for_estimator = True
+    _only_passes_on = True
     _parameter_constraints = {
         "estimator": [HasMethods(["fit", "predict"])],
         "n_members": [Interval(Integral, 1, 10000, closed="both")],
@@ -276,7 +276,7 @@ class EnsembleRegressor(MeasuresCost, WrappingRegressor):
 def _seed_of(estimator: Any) -> str:
     """Name of the parameter from which the fit of an estimator has its random numbers; nothing if it has none."""
     has_own = "random_state" in estimator.get_params(deep=False)
-    passes_on = getattr(estimator, "_groups_are_for_estimator", False) and not getattr(estimator, "noise", False)
+    passes_on = getattr(estimator, "_only_passes_on", False) and not getattr(estimator, "noise", False)
     if has_own and not passes_on:
         return "random_state"
     if last_step(estimator) is not estimator:
@@ -287,7 +287,7 @@ def _seed_of(estimator: Any) -> str:
         # Such as that of the regressor of a PODRegressor.
         return next((name for name in estimator.get_params() if name.endswith("__random_state")), "")
     # An ensemble passes its seed on to any depth, and other estimators to their own parts.
-    is_passed = has_own and (name == "random_state" or (bool(name) and hasattr(estimator, "n_members")))
+    is_passed = has_own and (name == "random_state" or (bool(name) and isinstance(estimator, EnsembleRegressor)))
     return "random_state" if is_passed else f"{part}__{name}" if name else ""
 
 
