@@ -1084,7 +1084,7 @@ def test_predicted_series_are_those_of_the_model(trajectories, tmp_path, capsys)
     capsys.readouterr()
 
 
-def test_groups_of_series_are_left_out_as_a_whole(trajectories, tmp_path):
+def test_groups_of_series_are_left_out_as_a_whole(trajectories, tmp_path, capsys):
     pandas, runs, model = pytest.importorskip("pandas"), str(trajectories[0] / "run_*.pvd"), str(tmp_path / "m.skop")
     numbers = np.array([3, 1, 5, 0, 2, 4])
     table = pandas.DataFrame({"run": [f"run_{i}" for i in numbers], "rate": numbers / 2, "part": numbers % 3})
@@ -1096,6 +1096,11 @@ def test_groups_of_series_are_left_out_as_a_whole(trajectories, tmp_path):
     for groups in (np.arange(6) % 3, None):
         errors.append(expected.fit(runs, params=rates, groups=groups).estimator_.leave_one_out_error_)
     assert skop.load(model).estimator_.leave_one_out_error_ == errors[0] != errors[1]
+    # Numbers of groups are an input only where the user knows of it.
+    assert "are an input" not in capsys.readouterr().err
+    del words[2:4]
+    assert main(["fit", runs, "--target", "u", *words, "--estimator", "pod", "--quiet", "-o", model, "--force"]) == 0
+    assert "--group part: its numbers are an input of the model, too (see --param)" in capsys.readouterr().err
 
 
 def test_scores_of_runs_at_other_times_are_refused(trajectories, tmp_path, capsys):

@@ -114,6 +114,7 @@ def fit(
     if coverage is not None:
         model = ConformalRegressor(model, coverage=coverage, guarantee=guarantee or "pointwise", random_state=seed)
     own_group = _group_of_fit(model, group, estimator, is_split=test_fraction is not None)
+    _say_if_input(samples, group, choice)
     train, test = _split(samples, test_fraction, group, seed)
     split = "" if test is None else f"; {len(train)} to train on, {len(test)} held out"
     (_silent if quiet else _say)(samples.describe() + split)
@@ -262,6 +263,14 @@ def _group_of_fit(model: Any, group: str | None, estimator: str, *, is_split: bo
     )
 
 
+def _say_if_input(samples: Samples, group: str | None, choice: dict[str, Any]) -> None:
+    """Say that numbers of groups are an input, where nobody chose them as one."""
+    option = "--input" if samples.is_table else "--param"
+    chosen = choice["inputs" if samples.is_table else "columns"]
+    if group in (samples.parameter_names or ()) and group not in chosen:
+        click.echo(f"--group {group}: its numbers are an input of the model, too (see {option})", err=True)
+
+
 def _groups_of(samples: Samples, group: str | None, *, is_split: bool) -> np.ndarray[Any, Any] | None:
     """Number of the group of each sample of a fit, of which there are several; None without groups."""
     labels = _labels_of(samples, group)
@@ -398,6 +407,7 @@ def compare(
     check_report(report)
     check_outputs([report], [*files, choice["params"]], force)
     samples = read_samples(data, Choice(**choice))
+    _say_if_input(samples, group, choice)
     train_rows, test_rows = split_rows(samples, test_fraction, group, seed)
     train, test = samples.take(train_rows), samples.take(test_rows)
     (_silent if quiet else _say)(f"{samples.describe()}; {len(train)} to train on, {len(test)} held out")

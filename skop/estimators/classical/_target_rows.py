@@ -40,48 +40,62 @@ class TargetRows:
         n_channels = targets.n_outputs
         origin, size = (np.broadcast_to(held, n_channels + targets.n_scalars) for held in units)
         size = np.where(size > 0, size, 1.0)
-        turn: Any = np.log if is_log else np.asarray
-        scalars = None if targets.scalars is None else turn(np.asarray(targets.scalars, dtype=np.float64))
         self.channel_unit: FloatArray = np.ones(0)
         self.scalar_unit: FloatArray = np.ones(0)
         #: Units over the sizes by which a score divides.
         self.field_ratio: FloatArray = np.ones(0)
         self.scalar_ratio: FloatArray = np.ones(0)
         self.norms: FloatArray | None = None
-        parts = []
+        parts: list[FloatArray] = []
         if targets.field is not None:
-            values = turn(np.asarray(targets.field.values, dtype=np.float64))
-            self.channel_unit = spreads(values, rounding_of(targets.field.values), weight)
-            true = values * size[:n_channels]
-            true += origin[:n_channels]
-            sizes = np.ones(values.shape[-1]) if is_log else _sizes(true, weight, size[:n_channels])
-            rows = (values / self.channel_unit).reshape(len(values), -1)
-            self.field_ratio = np.tile(self.channel_unit * size[:n_channels] / sizes, values.shape[1])
-            true /= sizes
-            norms = np.linalg.norm(true.reshape(len(values), -1), axis=1)
-            usual = np.sqrt(mean_of(norms**2, weight)) or 1.0
-            if groups is not None:
-                own = np.ones(len(norms)) if weight is None else weight
-                norms = np.sqrt(np.bincount(groups, own * norms**2) / np.bincount(groups, own))[groups]
-            # A frame that is zero up to rounding, such as sin(pi), is as good as zero.
-            self.norms = np.where(norms > rounding_of(targets.field.values) * usual, norms, usual)
-            if is_log:
-                self.norms = np.full(len(rows), rows.shape[1] ** 0.5)
-            parts.append(rows)
-        if scalars is not None:
-            rounding = rounding_of(targets.scalars)
-            self.scalar_unit = spreads(scalars[:, None], rounding, weight)
-            true = scalars * size[n_channels:] + origin[n_channels:]
-            sizes = np.ones(scalars.shape[1]) if is_log else _sizes(true[:, None], weight, size[n_channels:])
-            if parts:
-                # Each scalar has as much weight as the whole field, so that the components represent both.
-                spread = own_spreads(scalars[:, None], rounding, weight)
-                self.scalar_unit = spread / (np.sqrt(variance_of(parts[0], weight).sum()) or 1.0)
-            parts.append(scalars / self.scalar_unit)
-            self.scalar_ratio = self.scalar_unit * size[n_channels:] / sizes
-            self.squares = ((np.ones_like(scalars) if is_log else true / sizes) ** 2).sum(axis=1)
+            known = origin[:n_channels], size[:n_channels]
+            parts.append(self._rows_of_field(targets.field.values, groups, *known, is_log=is_log))
+        if targets.scalars is not None:
+            # Each scalar has as much weight as the whole field, so that the components represent both.
+            whole = (np.sqrt(variance_of(parts[0], weight).sum()) or 1.0) if parts else None
+            known = origin[n_channels:], size[n_channels:]
+            parts.append(self._rows_of_scalars(targets.scalars, whole, *known, is_log=is_log))
         self.products: FloatArray | None = None
         self.rows = parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)
+
+    def _rows_of_field(
+        self, field: Any, groups: IntArray | None, origin: FloatArray, size: FloatArray, *, is_log: bool
+    ) -> FloatArray:
+        """Rows of fields, and what their errors are relative to."""
+        values, weight = np.asarray(field, dtype=np.float64), self.weight
+        values = np.log(values) if is_log else values
+        self.channel_unit = spreads(values, rounding_of(field), weight)
+        true = values * size
+        true += origin
+        sizes = np.ones(values.shape[-1]) if is_log else _sizes(true, weight, size)
+        rows = (values / self.channel_unit).reshape(len(values), -1)
+        self.field_ratio = np.tile(self.channel_unit * size / sizes, values.shape[1])
+        true /= sizes
+        norms = np.linalg.norm(true.reshape(len(values), -1), axis=1)
+        usual = np.sqrt(mean_of(norms**2, weight)) or 1.0
+        if groups is not None:
+            own = np.ones(len(norms)) if weight is None else weight
+            norms = np.sqrt(np.bincount(groups, own * norms**2) / np.bincount(groups, own))[groups]
+        # A frame that is zero up to rounding, such as sin(pi), is as good as zero.
+        self.norms = np.where(norms > rounding_of(field) * usual, norms, usual)
+        if is_log:
+            self.norms = np.full(len(rows), rows.shape[1] ** 0.5)
+        return rows
+
+    def _rows_of_scalars(
+        self, numbers: Any, whole: float | None, origin: FloatArray, size: FloatArray, *, is_log: bool
+    ) -> FloatArray:
+        """Rows of scalars, beside fields of a size if there are any, and what their errors are relative to."""
+        scalars, weight, rounding = np.asarray(numbers, dtype=np.float64), self.weight, rounding_of(numbers)
+        scalars = np.log(scalars) if is_log else scalars
+        self.scalar_unit = spreads(scalars[:, None], rounding, weight)
+        if whole is not None:
+            self.scalar_unit = own_spreads(scalars[:, None], rounding, weight) / whole
+        true = scalars * size + origin
+        sizes = np.ones(scalars.shape[1]) if is_log else _sizes(true[:, None], weight, size)
+        self.scalar_ratio = self.scalar_unit * size / sizes
+        self.squares = ((np.ones_like(scalars) if is_log else true / sizes) ** 2).sum(axis=1)
+        return np.asarray(scalars / self.scalar_unit)
 
     def measure(self, parts: Decomposition, kept: int | None = None) -> tuple[FloatArray, Any, Any]:
         """Weights of the samples, and the errors of residuals of the leading coefficients of those that are kept.
@@ -117,24 +131,27 @@ class TargetRows:
                 errors.append(np.sqrt(_flat(left).sum(axis=-1) / (float(true.sum()) or 1.0)))
             return np.where(is_finite, np.mean(errors, axis=0), np.inf)
 
+        weights = np.full(n, 1.0 / n) if norms is None else 1.0 / (n * norms)
+        weights = weights if self.weight is None else self.weight * weights
+        return weights, error, self._measure_each(parts, numbers, kept)
+
+    def _measure_each(self, parts: Decomposition, numbers: FloatArray, kept: int | None) -> Any:
+        """Errors of each channel and scalar, as `measure` gives them; None for one output."""
+        size = len(self.field_ratio)
         n_channels = len(self.channel_unit) if size else 0
         if n_channels + numbers.shape[1] < 2:
-            each = None
-        else:
-            grams = [
-                own @ own.T for own in (parts.columns(slice(k, size, n_channels), kept) for k in range(n_channels))
-            ]
+            return None
+        grams = [own @ own.T for own in (parts.columns(slice(k, size, n_channels), kept) for k in range(n_channels))]
 
-            def each(residuals: FloatArray) -> FloatArray:
-                residuals, is_finite = _finite(residuals)
-                count = residuals.shape[-1]
-                squares = [np.vecdot(_flat(residuals @ gram[:count, :count]), _flat(residuals)) for gram in grams]
-                squares += [*np.moveaxis(np.square(residuals @ numbers[:count]).sum(axis=-2), -1, 0)]
-                found = np.sqrt(np.maximum(np.stack(squares, axis=-1), 0.0))
-                return np.where(is_finite[..., np.newaxis], found, np.inf)
+        def each(residuals: FloatArray) -> FloatArray:
+            residuals, is_finite = _finite(residuals)
+            count = residuals.shape[-1]
+            squares = [np.vecdot(_flat(residuals @ gram[:count, :count]), _flat(residuals)) for gram in grams]
+            squares += [*np.moveaxis(np.square(residuals @ numbers[:count]).sum(axis=-2), -1, 0)]
+            found = np.sqrt(np.maximum(np.stack(squares, axis=-1), 0.0))
+            return np.where(is_finite[..., np.newaxis], found, np.inf)
 
-        weights = np.full(n, 1.0 / n) if norms is None else 1.0 / (n * norms)
-        return weights if self.weight is None else self.weight * weights, error, each
+        return each
 
     def bounds(self, unseen: FloatArray | None = None) -> FloatArray:
         """Least and largest logarithm (2, m) of each of m values that may be predicted, with the rows of logarithms.
