@@ -1,6 +1,6 @@
 """Interpolation of fields to other points, and resampling to a regular grid for networks that need one.
 
-Interpolation is linear in the Delaunay triangulation of scattered points, and by cubic splines on grids.
+Interpolation is linear in the Delaunay triangulation of scattered points, and by cubic splines on rectilinear grids.
 
 Notation: n samples, P points of a sample, T points of all samples together, Q query points or points of the grid,
 d space dimensions, c channels, k values at a point.
@@ -124,7 +124,7 @@ def interpolate_fields(fields: FieldSet, places: FieldSet) -> FloatArray:
     -------
     ndarray of shape (n, Q, c), or flat for ragged places
         Interpolated values: exact at the original points; otherwise by cubic splines on a rectilinear grid; linear
-        between scattered points, and the value of the nearest point outside their convex hull.
+        between other points, and the value of the nearest point outside their convex hull.
 
     Notes
     -----
@@ -187,8 +187,9 @@ def _between(
     if not own.shape[1]:
         return nearest  # all points of the sample coincide
     found = None if grid_shape is None else find_grid(own)
-    if found is not None and np.array_equal(found[1], np.arange(len(own))):
-        return _on_grid(own, values, wanted, found[0])
+    if found is not None:
+        # Lines can be numbered downwards, or the first axis of the array along the last one of space.
+        return _on_grid(own[found[1]], values[found[1]], wanted, found[0])
     if own.shape[1] == 1:
         order = np.argsort(own[:, 0], kind="stable")
         return np.stack([np.interp(wanted[:, 0], own[order, 0], column[order]) for column in values.T], axis=-1)

@@ -224,8 +224,8 @@ class EnsembleRegressor(MeasuresCost, WrappingRegressor):
         mean : ndarray, list, FieldSet, (coords, fields), list of meshes, (meshes, scalars), DataFrame or Series
             Mean prediction, in the form of the y of the fit.
         spread : of the same form
-            Standard deviation over the members; only if `return_std` is True. Meshes of the spread hold the fields
-            ``<field>_spread``, which are written into the meshes of the mean too.
+            Standard deviation over the members, by their number as the divisor; only if `return_std` is True. Meshes of
+            the spread hold the fields ``<field>_spread``, which are written into the meshes of the mean too.
         """
         if not return_std:
             return super().predict(X, coords, params=params)
