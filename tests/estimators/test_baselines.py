@@ -1,6 +1,7 @@
 """PODRegressor against POD and ridge regression written out in NumPy."""
 
 import pickle
+import re
 import warnings
 
 import numpy as np
@@ -787,6 +788,27 @@ def test_between_few_values_of_a_factorial_design_errors_are_of_the_size_of_the_
 
         true, found = curve(new), PODRegressor().fit(X, curve(X)).predict(new)
         assert np.sqrt(np.mean((found - true) ** 2)) < 2 * np.std(true)
+
+
+def test_runs_with_a_difference_that_no_column_shows_are_named():
+    """The leave-one-out error is that of new times of these runs; without whole runs it is that of new ones."""
+    generator, times = np.random.default_rng(50), np.linspace(0, 1, 8)
+    own, hidden = generator.random((10, 1)), generator.normal(size=(10, 1))
+    X = np.stack([np.repeat(own, 8, axis=1), np.broadcast_to(times, (10, 8))], axis=-1).reshape(-1, 2)
+    plain = 2 + np.sin(3 * own) * times
+    model = PODRegressor()
+    with pytest.warns(SkopWarning, match="samples share 10 values of parameter 0, and tell little of others") as record:
+        model.fit(X, np.ravel(plain + 0.02 * hidden * times))
+    told = float(re.search(r"error is about (\S+), where", str(record[0].message)).group(1))
+    groups = PODRegressor().fit(X, np.ravel(plain + 0.02 * hidden * times), groups=X[:, 0])
+    assert 0.3 * groups.leave_one_out_error_ < told < 5 * groups.leave_one_out_error_
+    assert model.leave_one_out_error_ < 0.01 * told
+    # No such run, as for a smooth function; groups, which have this error; and numbers that may be those of categories.
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", SkopWarning)
+        model.fit(X, np.ravel(plain))
+        model.fit(X, np.ravel(plain + 0.02 * hidden * times), groups=X[:, 0])
+        model.fit(np.stack([X[:, 0].argsort().argsort() // 8, X[:, 1]], axis=1), np.ravel(plain + hidden * times))
 
 
 def test_interpolation_between_neighbours_meets_samples_and_lines_on_any_axes_of_the_values():

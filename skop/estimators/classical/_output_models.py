@@ -5,7 +5,7 @@ Notation: n samples, p global parameters, P points, c channels, s scalars.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -111,6 +111,17 @@ class OutputModel:
     def of_some(self, channels: IntArray, scalars: IntArray) -> OutputModel:
         """The same model, which predicts some of its channels and scalars."""
         return replace(self, channels=channels, scalars=scalars, among=self.held)
+
+    def at_new_values(self) -> Iterator[tuple[int, FloatArray, float]]:
+        """Parameters whose values samples share, the values, and how many times as large errors at others are."""
+        model = self.regressor
+        if not isinstance(model, KernelModel) or model.groups is not None or self.rest_variance is None:
+            return
+        known = (self.handicap * model.left_out) ** 2
+        for place, values, squares in self.between:
+            own = values * self.scale[place] + self.shift[place]
+            factor = np.sqrt(1 + squares.sum() / max(known.sum(axis=1).mean() + self.rest_variance.sum(), TINY))
+            yield place, np.exp(own) if self.reads_logarithms[place] else own, float(factor)
 
     def logarithms(self, params: FloatArray) -> FloatArray:
         """Global parameters (n, p), with logarithms of those that it reads so, which go on by tangents near 0."""

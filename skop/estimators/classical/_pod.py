@@ -41,11 +41,14 @@ from skop.networks import Outputs
 from skop.surrogate._gradient import derivatives, selection
 from skop.surrogate._stages import PREDICT_POINTS
 
-__all__ = ["OF_USE", "PODRegressor"]
+__all__ = ["OF_USE", "PODRegressor", "warn_of_new_values"]
 
 #: An addition to a model is of use if it lowers the error on unseen samples below this part: nodes and shapes beside
 #: parameters, a network beside a base, an operator of `AutoRegressor` beside earlier ones.
 OF_USE = 0.98
+#: Errors at new values of a parameter whose values samples share are named if they are this multiple of the
+#: leave-one-out error, and this part of the error of the mean.
+_LARGER, _MATTERS = 10.0, 0.05
 
 
 class PODRegressor(FieldRegressor):
@@ -271,6 +274,7 @@ class PODRegressor(FieldRegressor):
             data, counts, numbers = without_copies(data, weight, numbers)
             self._fit(data, numbers, weight=counts_as_weight(self, weight, counts))
             warn_of_resampling(self.spec_.resampler, "use an operator for points, such as LaMORegressor")
+            warn_of_new_values(self)
             if self.spec_.resampler is not None and self.grid == "auto" and not data.inputs.is_ragged:
                 Numbering.from_fit(data.inputs.coords).warn_of_other_nodes(data.inputs.coords, has_grid=True)
         return self
@@ -564,6 +568,31 @@ def _gradient(model: PODRegressor, inputs: FieldSet, output: Any) -> FloatArray:
 
     size = max(1, PREDICT_POINTS // int(inputs.n_points.max()))
     return derivatives(values, inputs.params, gen_batches(len(inputs), size))
+
+
+def warn_of_new_values(model: PODRegressor) -> None:
+    """Warn where the leave-one-out error says little of new values of a parameter.
+
+    Parameters
+    ----------
+    model : PODRegressor
+        Fitted model.
+    """
+    if not isinstance(model.regressor, str):
+        return
+    told, mean = model.leave_one_out_error_, model.leave_one_out_errors_["mean"]
+    for place, values, factor in (found for part in model.models_ for found in part.at_new_values()):
+        # Whole numbers may be those of categories, and no parabola can be judged by three values.
+        is_counted = len(values) < 4 or np.allclose(values, np.round(values), rtol=1e-9, atol=1e-9)
+        if is_counted or factor < _LARGER or factor * told < _MATTERS * mean:
+            continue
+        names = dict(enumerate(getattr(model, "feature_names_in_", model.spec_.param_names or ())))
+        warn(
+            f"samples share {len(values)} values of parameter {names.get(place, place)!r}, and tell little of others: "
+            f"without all samples of a value the error is about {factor * told:.2g}, where the leave-one-out error, "
+            f"that of new samples at these values, is {told:.2g}, and the mean has {mean:.2g}. If the samples of a "
+            "value are one run, with a difference that no column shows, pass groups; else add samples at other values."
+        )
 
 
 def _fit_best(model: PODRegressor, fit: Callable[..., None], candidates: Sequence[Any], *options: Any) -> Any:

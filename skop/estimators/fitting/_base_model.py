@@ -36,7 +36,7 @@ from skop.estimators.classical._components import BEYOND_CHANCE, error_of_mean, 
 from skop.estimators.classical._copies import groups_of_same_inputs, groups_on_same_points, linked, merged
 from skop.estimators.classical._model_search import Units
 from skop.estimators.classical._nodes import keep_their_distances
-from skop.estimators.classical._pod import OF_USE, PODRegressor
+from skop.estimators.classical._pod import OF_USE, PODRegressor, warn_of_new_values
 from skop.estimators.files._file_checks import Held, checks
 from skop.estimators.files._persistence import KNOWN
 from skop.estimators.fitting._comparison import ROUNDING, pairs, sums_of
@@ -162,16 +162,18 @@ class BaseModel:
             Predictions of samples by models that were fitted without their runs or groups, and samples of the same
             inputs; zero for unused samples.
         """
-        kept = _KEPT.get()
+        kept, further = _KEPT.get(), (units, weight, n_frames, groups)
         if kept is None or not isinstance(kind, str) or not (data.inputs.in_memory and data.targets.in_memory):
-            return cls._fit(kind, data, used, units, weight, n_frames, groups)
-        further = units, weight, n_frames, groups
+            model, unseen = cls._fit(kind, data, used, *further)
+            model.warn_of_new_values()
+            return model, unseen
         key = joblib.hash((kind, used, data.inputs, data.targets, data.spec.network_spec, *further))
         if key not in kept:
             while len(kept) >= _MOST_KEPT:
                 kept.pop(next(iter(kept)))
             kept[key] = cls._fit(kind, data, used, *further)
         model, unseen = kept[key]
+        model.warn_of_new_values()
         # A warm start changes attributes of the base model.
         return replace(model), unseen
 
@@ -227,6 +229,11 @@ class BaseModel:
         if data.targets.elsewhere and data.targets.field is not None:
             model.target_points, model.target_grid = data.targets.field.coords, data.targets.field.grid_shape
         return model, _spread_to_all(found, used, len(data.inputs))
+
+    def warn_of_new_values(self) -> None:
+        """Warn where the error says little of new values of a parameter."""
+        if isinstance(self.estimator, PODRegressor):
+            warn_of_new_values(self.estimator)
 
     def predict(self, inputs: FieldSet, places: FieldSet | None = None) -> Predictions:
         """Predict at points of the samples.
