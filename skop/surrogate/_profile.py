@@ -21,7 +21,7 @@ import numpy as np
 
 from skop._optional import import_optional
 from skop._typing import FloatArray, IntArray
-from skop.data import Extremes, FieldSet, TrainingData, boxes, iterate_coords
+from skop.data import Extremes, FieldSet, TrainingData, boxes, iterate_coords, iterate_rows
 
 __all__ = [
     "BETWEEN_VALUES",
@@ -63,6 +63,8 @@ _GAP = 2.0
 _FAR = {"problem": 100.0, "notice": 6.0}
 #: Relative difference up to which a parameter is a result, which a table may hold with four digits.
 _RESULT = 5e-4
+#: Extremes of a field, which a value that is prescribed at a node can be.
+_EXTREMES = {"low": "smallest value", "high": "largest value", "largest": "largest size"}
 #: Samples are a factorial design if there are up to this many combinations of their values for each of them, or if a
 #: parameter has three to five values, each in so many samples.
 _COMBINATIONS, _VALUES, _EACH = 2, (3, 5), 8
@@ -173,6 +175,11 @@ class Column:
     def source(self) -> str:
         """Whether it is of X or of y."""
         return "X" if self.role in ("input", "parameter") else "y"
+
+    @property
+    def largest(self) -> FloatArray:
+        """Largest size in each sample."""
+        return np.maximum(np.abs(self.low), np.abs(self.high))
 
     @cached_property
     def summary(self) -> tuple[float, float, float, float]:
@@ -347,12 +354,14 @@ class Profile:
         found: list[Finding] = []
         if not self.is_table:
             found += [*self._other_units(), *self._noise(), *self._far_numbers()]
-        found += [*self._results(), *self._known_fields(), *self._contradictions(), *self._repeated_fields()]
+        found += [finding for finding in self._results if finding.level == "problem"][:1]
+        found += [*self._known_fields(), *self._contradictions(), *self._repeated_fields()]
         return [*found, *self._offsets(), *self._designs()]
 
     def findings(self) -> list[Finding]:
         """Problems, and what may be meant."""
         found = self.problems() + ([] if self.is_table else self._lone_points())
+        found += [finding for finding in self._results if finding.level == "notice"]
         words = coarse_design(self.inputs)
         if words and not any(BETWEEN_VALUES in finding.text for finding in found):
             found.append(Finding("notice", f"{words}: errors that a fit tells hold for these values; {BETWEEN_VALUES}"))
@@ -439,25 +448,54 @@ class Profile:
                     yield self._among("problem", column.label, column, rows, advice)
                     break
 
-    def _results(self) -> Iterator[Finding]:
-        """A parameter that is an extreme, the mean or the size of a target, and known only after a run."""
-        words = {"low": "smallest value", "high": "largest value", "mean": "mean", "size": "root mean square"}
-        results: dict[str, FloatArray] = {}
-        for column in self.of["target"]:
-            results |= {f"the {word} of {column.label}": getattr(column, what) for what, word in words.items()}
-            results[f"the largest size of {column.label}"] = np.maximum(np.abs(column.low), np.abs(column.high))
-        results |= {column.label: column.mean for column in self.of["scalar"]}
+    @cached_property
+    def _results(self) -> list[Finding]:
+        """Parameters that equal a number of a target, known only after a run; or that may be prescribed at a node."""
+        results = [
+            (f"the {word} of {column.label}", getattr(column, what), (channel, what))
+            for channel, column in enumerate(self.of["target"])
+            for what, word in (_EXTREMES | {"mean": "mean", "size": "root mean square"}).items()
+        ]
+        results += [(column.label, column.mean, (0, "mean")) for column in self.of["scalar"]]
+        found = list[Finding]()
         # Few different numbers, such as 0 and 1, can be the same by chance.
         for column in (column for column in self.of["parameter"] if len(np.unique(column.mean)) >= ENOUGH):
-            for what, result in results.items():
-                if np.allclose(column.mean, result, rtol=_RESULT, atol=0):
-                    text = (
-                        f"{column.label} of X equals {what} of y in every sample: it is a result, which is not known "
-                        "before a run, so that errors of held-out samples say nothing of new ones. Leave it out of X; "
-                        "or out of y, if it is known, as an initial value is."
-                    )
-                    yield Finding("problem", text, (), column.label)
-                    return
+            equal = [
+                (what, self._node_of_extreme(*place))
+                for what, result, place in results
+                if np.allclose(column.mean, result, rtol=_RESULT, atol=0)
+            ]
+            if not equal:
+                continue
+            what, node = min(equal, key=lambda pair: pair[1] is not None)
+            advice = (
+                ": it is a result, which is not known before a run, so that errors of held-out samples say nothing of "
+                "new ones. Leave it out of X; or out of y, if it is known, as an initial value is."
+            )
+            if node is not None:
+                advice = (
+                    f", which is at point {node} in all of them. Is it prescribed there, as the temperature of a wall "
+                    "is? Then keep it. Or is it a result, which is not known before a run? Then leave it out of X."
+                )
+            text = f"{column.label} of X equals {what} of y in every sample{advice}"
+            found.append(Finding("problem" if node is None else "notice", text, (), column.label))
+        return found
+
+    def _node_of_extreme(self, channel: int, what: str) -> int | None:
+        """First node at which a channel has an extreme in all samples, which share their points; None without one."""
+        field = self.data.targets.field
+        if what not in _EXTREMES or field is None or not _has_one_set_of_points(field):
+            return None
+        column = self.of["target"][channel]
+        extreme, slack = getattr(column, what)[:, np.newaxis], ROUNDING * column.largest[:, np.newaxis]
+        stays = np.ones(field.n_points[0], dtype=bool)
+        for start, piece in iterate_rows(field):
+            values, rows = np.asarray(piece[..., channel], dtype=np.float64), slice(start, start + len(piece))
+            values = np.abs(values) if what == "largest" else values
+            stays &= (np.abs(values - extreme[rows]) <= slack[rows]).all(axis=0)
+            if not stays.any():
+                return None
+        return int(np.argmax(stays))
 
     def _known_fields(self) -> Iterator[Finding]:
         """An input channel that is a target channel, which nobody needs to predict, or knows only after a run."""

@@ -664,6 +664,34 @@ def test_the_scale_of_nodes_is_interpolated_to_other_points():
     np.testing.assert_allclose((high.values - low.values)[0, 1:2], expected, rtol=0.3)
 
 
+@pytest.mark.parametrize("scale", ["residuals", "constant"])
+def test_bands_at_other_points_than_the_calibrated_ones_are_named(scale):
+    fine = np.random.default_rng(27).random((36, 7, 7, 1))
+    X, axis = fine[:, ::2, ::2], np.linspace(0, 1, 4)
+    nodes = np.stack(np.meshgrid(axis, axis, indexing="ij"), axis=-1).reshape(-1, 2)
+    band = ConformalRegressor(small(), coverage=0.6, scale=scale, random_state=0).fit(X[:24], X[:24])
+    again = ConformalRegressor(FrozenEstimator(band.estimator_), coverage=0.6, random_state=0).fit(fine[24:], fine[24:])
+
+    def said(model, X, coords=None):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            model.predict_interval(X, coords=coords)
+            assert coords is not None or model.score_coverage(X, X)
+        return [str(item.message) for item in caught if str(item.message).startswith("bands are calibrated")]
+
+    own = [nodes[:5] + 1e-9 * index for index in range(36)]
+    for model, *places in [(band, X), (band, X, nodes[3:]), (band, X, own), (again, fine), (again, fine, nodes)]:
+        assert not said(model, *places)
+    words = "bands are calibrated on samples at 16 points, but fields are predicted here at 49, some of which"
+    assert [message.startswith(words) for message in said(band, fine)] == [True, True]
+    for places in (nodes[:5] * 0.99, [points * 0.99 for points in own]):
+        (message,) = said(band, X, places)
+        assert "predicted here at 5, some of which are others" in message
+        assert "coverage may be far below 0.6" in message
+    # All of these are nodes, but errors of fields from fewer points are others.
+    assert "X has 4 here" in said(band, X[:, ::3, ::3])[0]
+
+
 def test_folds_that_leave_samples_out_or_train_on_them_are_refused():
     X, y = np.random.default_rng(0).random((30, 2)), np.arange(30.0)
     with pytest.raises(FieldDataError, match="must hold out each sample once"):

@@ -275,6 +275,33 @@ def test_a_parameter_that_is_a_result_is_named():
     assert not said(PARAMS, FieldSet(POINTS, TARGET * PARAMS[:, :1, None]))
 
 
+def test_a_parameter_that_is_an_extreme_at_one_node_may_be_prescribed():
+    """The wall, whose temperature is prescribed, is shorter in half of the samples."""
+    rng, (x, y) = np.random.default_rng(3), POINTS.T
+    wall, decay = rng.uniform(300, 400, (N, 1)), rng.uniform(1, 3, (N, 1))
+    heat = 20 + (wall - 20) * np.exp(-decay * x) * (1 - 1e-8 * rng.random((N, 20)))
+    heat[::2] = np.where((x == 0) & (y > 0.5), 20, heat[::2])
+    moving = wall * np.exp(-((x - rng.random((N, 1))) ** 2))
+    for target, numbers, what in (
+        (heat, wall, "largest value"),
+        (-heat, -wall, "smallest value"),
+        (-heat, wall, "largest size"),
+    ):
+        for points in (POINTS, [POINTS] * N):
+            X = FieldSet(points, None, params=np.c_[decay, numbers])
+            profile = Profile(read(X, FieldSet(points, target[..., None].astype(np.float32))))
+            (found,) = [finding for finding in profile.findings() if "in every sample" in finding.text]
+            assert found.text.startswith(f"parameter 1 of X equals the {what} of channel 0 of y in every sample, which")
+            assert "is at point 0 in all of them. Is it prescribed there" in found.text
+            assert found.level == "notice"
+            assert not profile.problems()
+    for target, numbers in ((moving, moving.max(axis=1)), (heat, heat.mean(axis=1)), (heat[:, :1] + 0 * x, wall)):
+        (message,) = said(np.c_[decay, numbers], FieldSet(POINTS, target[..., None]))
+        assert "it is a result" in message
+    (message,) = said(np.c_[decay, wall], FieldSet(POINTS, heat[..., None], params=wall))
+    assert "equals scalar 0 of y in every sample: it is a result" in message
+
+
 def test_a_column_of_a_table_that_is_a_target_is_named():
     features = RANDOM.random((30, 3))
     numbers = features**2 @ np.ones((3, 2)) + [0.0, 1.0]

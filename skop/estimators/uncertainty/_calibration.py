@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 from joblib import Parallel, delayed
+from scipy.spatial import KDTree
 from sklearn.base import clone
 from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection import LeaveOneGroupOut, LeaveOneOut
@@ -32,8 +33,9 @@ from skop.estimators.uncertainty._scores import KINDS, Pool, check_size, masses,
 from skop.exceptions import FieldDataError, warn
 from skop.surrogate._novelty import count_seen
 from skop.surrogate._predictions import combined, each_part, joined
+from skop.surrogate._profile import ROUNDING
 
-__all__ = ["Calibration", "FittedModel"]
+__all__ = ["Calibration", "FittedModel", "are_among"]
 
 #: Part of the held-out samples that estimate a scale; the others calibrate.
 _SCALE_SHARE = 1 / 3
@@ -98,7 +100,7 @@ class Calibration:
             "fold_estimators_": [] if band.method == "split" else models,
             "scales_": scales,
             "lowest_scales_": [one.lowest for one in fitted],
-            "points_": np.asarray(field.coords) if scale == "residuals" and field is not None else None,
+            "points_": np.asarray(field.coords) if field is not None and field.shared_coords else None,
             "n_calibration_": count,
             "coverage_": float(band.coverage),
             "new_weight_": heaviest,
@@ -376,6 +378,16 @@ def _raised(sizes: FloatArray, places: FieldSet) -> FloatArray:
     squares = np.add.reduceat(flat**2, starts_of(counts), axis=0) / counts[:, None]
     lowest = np.maximum(_LOWEST * np.sqrt(squares), np.finfo(np.float64).tiny)
     return np.maximum(flat, np.repeat(lowest, counts, axis=0)).reshape(sizes.shape)
+
+
+def are_among(places: FieldSet, nodes: FloatArray) -> bool:
+    """Whether all points of all samples are some of the nodes (P, d), up to rounding."""
+    slack = ROUNDING * np.ptp(nodes, axis=0).max()
+    for points in [places.coords] if places.shared_coords else places.coords_list():
+        is_same = points.shape == nodes.shape and (np.abs(points - nodes) <= slack).all()
+        if not is_same and (KDTree(nodes).query(points, p=np.inf)[0] > slack).any():
+            return False
+    return True
 
 
 def _scale_at(scale: FloatArray, points: FloatArray | None, places: FieldSet) -> FloatArray:

@@ -29,7 +29,7 @@ from skop.estimators.files._persistence import KNOWN
 from skop.estimators.fitting._checkpoint import passed_on, require_seed
 from skop.estimators.selection._search import Samples
 from skop.estimators.temporal._frames import BaseFrameRegressor
-from skop.estimators.uncertainty._calibration import Calibration, FittedModel
+from skop.estimators.uncertainty._calibration import Calibration, FittedModel, are_among
 from skop.estimators.uncertainty._ensemble import EnsembleRegressor
 from skop.estimators.uncertainty._scores import (
     KINDS,
@@ -115,7 +115,7 @@ class ConformalRegressor(WrappingRegressor):
         Lowest scale of each channel (``"fields"``) and scalar (``"scalars"``) of each scale that was learned, a
         hundredth of the root mean square of the errors; None for other scales.
     points_ : ndarray of shape (P, d) or None
-        Nodes of the scale of ``"residuals"``.
+        Nodes that all samples of y shared, at which bands are calibrated; None without such.
     n_features_in_ : int
         Number of columns of a table X, or of channels of fields.
     feature_names_in_ : ndarray of str
@@ -147,7 +147,8 @@ class ConformalRegressor(WrappingRegressor):
     The coverage is an average over new samples: those far from the training samples are covered less often, others more
     often, unless the scale tells them apart. Outside the range of the fit nothing is guaranteed. For samples on points
     of their own a simultaneous band is for the points of a sample, and depends on how many there are; predicted
-    elsewhere by `coords`, it is not calibrated for these points.
+    elsewhere by `coords`, it is not calibrated for these points. Nor are bands of samples that share their nodes at
+    other points, or from X on another grid; a warning says so.
 
     For time series, as in `RolloutRegressor` and `TimeConditionedRegressor`, each channel of each step has a factor of
     its own, so that bands widen as the errors do. Time series of meshes count by runs, also in `groups` and weights. A
@@ -304,7 +305,7 @@ class ConformalRegressor(WrappingRegressor):
             Inputs.
         coords : as in `LaMORegressor.predict`, or None, default=None
             Points at which fields are predicted; None gives the points of X, or those of y in the fit. The scale of
-            ``"residuals"`` is interpolated to them.
+            ``"residuals"`` is interpolated to them; the coverage holds at nodes of the calibration alone.
         params : as in `fit`
             Global parameters beside fields or meshes.
         sample_weight : array-like of shape (n,) or None, default=None
@@ -329,6 +330,11 @@ class ConformalRegressor(WrappingRegressor):
         FieldDataError
             If X has another form than in the fit, a weight is so large that only an infinite band has the coverage, or
             steps or times were not calibrated.
+
+        Warns
+        -----
+        SkopWarning
+            If calibration samples share their nodes, and X or the prediction is on others.
         """
         check_is_fitted(self)
         writer, channels = self._writer(n_steps, times)
@@ -337,6 +343,7 @@ class ConformalRegressor(WrappingRegressor):
             """Prediction and bounds of the frames that are asked for."""
             levels = self._levels(sample_weight, len(inputs))
             mean, places = self._asked(inputs, points)
+            self._warn_of_other_points(inputs, places)
             found = [*mean, *self._bounds_at(inputs, points, levels)]
             if channels is not None:
                 found = [each_part(lambda part: part[..., channels], each) for each in found]
@@ -387,6 +394,7 @@ class ConformalRegressor(WrappingRegressor):
             inputs, truth = self._read_scored(X, y, params, sample_weight)
             self._warn_if_outside(inputs, X)
             weight = check_weight(sample_weight, len(inputs))
+            self._warn_of_other_points(inputs, inputs if truth.field is None else truth.field)
             is_elsewhere = truth.elsewhere or self.spec_.target_points != "inputs"
             for _, part in Samples(inputs, truth, self.spec_, None).pieces():
                 field = part.targets.field
@@ -471,6 +479,24 @@ class ConformalRegressor(WrappingRegressor):
                 "this model was saved without the scores that sample_weight needs; fit it again, or leave it out."
             )
         return levels_of(sample_weight, n_samples, self.coverage_, self.new_mass_, self.new_weight_)
+
+    def _warn_of_other_points(self, inputs: FieldSet, places: FieldSet) -> None:
+        """Warn if fields are predicted elsewhere than at nodes that the calibration samples share, or from other X."""
+        nodes, words = self.points_, ""
+        if nodes is None:
+            return
+        are_inputs = bool(self.spec_.n_fields) and self.spec_.target_points == "inputs"
+        if not are_among(places, nodes):
+            words = f"fields are predicted here at {places.n_points.max()}, some of which are others"
+        elif are_inputs and not ((inputs.n_points == len(nodes)).all() and are_among(inputs, nodes)):
+            words = f"X has {inputs.n_points.max()} here, which are not the same"
+        if words:
+            warn(
+                f"bands are calibrated on samples at {len(nodes)} points, but {words}: errors such as those of "
+                "interpolation come in addition, which were not measured, so that the coverage may be far below "
+                f"{self.coverage_:g}. Fit and calibrate on samples at the points of the prediction. Operators can stay "
+                "as they are: ConformalRegressor(FrozenEstimator(model.estimator_)).fit(X, y) takes new samples alone."
+            )
 
     def _bounds_at(self, inputs: FieldSet, coords: Any, levels: FloatArray | None) -> tuple[Predictions, Predictions]:
         """Lower and upper bounds, up to the same mass of the scores or to that of each sample."""
