@@ -548,7 +548,8 @@ class Profile:
         for rows in dict.fromkeys(first):
             together = [k for k, own in enumerate(first) if own == rows]
             count = len(pairs[together[0]][0])
-            if len(together) > 1 and FEW <= count <= len(params) // 3 and not self.has_groups:
+            # Rows that are the same in all parameters are left out together anyway.
+            if 1 < len(together) < len(varied) and FEW <= count <= len(params) // 3 and not self.has_groups:
                 labels = [column.label for column in self.of["parameter"]]
                 text = (
                     f"rows are {count} groups with the same {in_order([labels[varied[k]] for k in together])}, such "

@@ -374,11 +374,14 @@ def test_rows_of_one_run_are_named_unless_groups_are_given():
         (message,) = map(str, Profile(data).problems())
         assert message.startswith("rows are 20 groups with the same column 0, column 1 and column 2, such as those of")
         assert not Profile(data, has_groups=True).problems()
-    # Properties of a few materials change together, too; and levels of a design do not.
+    # Properties of a few materials change together, too; levels of a design do not; and runs that are repeated are left
+    # out together anyway.
     materials = np.c_[rng.random((4, 3))[rng.integers(0, 4, 120)], rng.random((120, 2))]
     levels = np.c_[rng.integers(0, 12, (120, 2)), rng.random(120)]
     for rows in (materials, levels, rng.random((120, 4))):
         assert not said(rows, np.sin(rows).sum(axis=1))
+    repeated = np.repeat(runs, 4, axis=0)
+    assert not said(repeated, np.sin(repeated).sum(axis=1) + 0.1 * rng.standard_normal(80))
 
 
 # ---------------------------------------------------------------- sound data, and estimators that wrap others
