@@ -238,6 +238,21 @@ def test_a_value_grows_beyond_the_largest_as_far_as_its_error_supports():
     np.testing.assert_allclose(found, np.log(values.max(axis=0)), atol=1.0)
 
 
+def test_laws_go_on_below_and_what_a_bound_cuts_off_above_is_a_part_of_the_spread():
+    y = power_law(X)[:, 0]
+    model, new = PODRegressor().fit(X, y), np.array([[0.01, 20.0, 1.0], [100.0, 0.05, 1.0]])
+    low, high = power_law(new)[:, 0]
+    assert low < y.min() ** 2 / y.max()
+    assert high > y.max() ** 2 / y.min()
+    found, spread = model.predict(new, return_std=True)
+    assert found[0] == pytest.approx(low, rel=1e-6)
+    assert spread[0] < 1e-6 * low
+    # Of a logarithm that is too small by d, the relative error is d to first order.
+    assert spread[1] == pytest.approx(found[1] * np.log(high / found[1]), rel=1e-6)
+    # What is small stays a positive number.
+    assert model.predict([[1e-140, 1e140, 1.0]])[0] > 0
+
+
 def test_a_law_with_noise_over_many_decades_is_not_extrapolated_over_as_many():
     rng = np.random.default_rng(8)
     decades, noise = 30 * rng.random(40), 0.1 * rng.normal(size=40)

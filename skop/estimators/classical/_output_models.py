@@ -255,9 +255,11 @@ class OutputModel:
             variances = variances + (4 * part * (1 - part))[:, np.newaxis] ** 2 * squares
         found = np.sqrt(variances + self.rest_variance * (n + 1) / max(n - 1, 1)) * self.units
         if self.bounds is not None:
-            # The deviation of a logarithm is relative.
-            logarithms = np.clip(self.basis.inverse_transform(model.predict(points)), *self.bounds) * self.units
-            found = found * np.exp(logarithms) / self.spread_out(self.size)
+            logarithms = self.basis.inverse_transform(model.predict(points))
+            held = np.clip(logarithms, *self.bounds)
+            # The deviation of a logarithm is relative, and what the bounds cut off is a part of it.
+            found = np.hypot(found, (logarithms - held) * self.units)
+            found = found * np.exp(held * self.units) / self.spread_out(self.size)
         spread = self._split(found)
         if np.array_equal(points, others):
             return spread

@@ -157,21 +157,21 @@ class TargetRows:
         """Least and largest logarithm (2, m) of each of m values that may be predicted, with the rows of logarithms.
 
         The exponential of what grows beyond the range in the fit has no bound, and few samples rarely show where it
-        grows. As much below the range is predicted, and as much above, but, with predictions (n, m) of unseen samples,
-        of a value with an error e relative to its size no more than 1 + 1 / e times the largest: exact laws go on.
+        grows. As much above the range as it spans is predicted, but, with predictions (n, m) of unseen samples, of a
+        value with an error e relative to its size no more than 1 + 1 / e times the largest: exact laws go on. Below the
+        range they do too, down to the least number of full precision, since what is small has a small error.
         """
         low, high = self.rows.min(axis=0), self.rows.max(axis=0)
         above = high - low
+        n_points = len(self.field_ratio) // max(len(self.channel_unit), 1)
+        unit = np.append(np.tile(self.channel_unit, n_points), self.scalar_unit)
         if unseen is not None:
-            unit = np.append(
-                np.tile(self.channel_unit, len(self.field_ratio) // max(len(self.channel_unit), 1)), self.scalar_unit
-            )
             true = np.exp((self.rows - high) * unit)
             with np.errstate(over="ignore"):
                 wrong = np.exp((np.minimum(unseen, high + above) - high) * unit) - true
                 error = np.sqrt(mean_of(wrong**2, self.weight) / mean_of(true**2, self.weight))
             above = np.minimum(above, np.log1p(1.0 / np.maximum(error, TINY)) / unit)
-        return np.stack([2 * low - high, high + above])
+        return np.stack([np.minimum(low, np.log(TINY) / unit), high + above])
 
     def error_of(self, targets: Targets, found: Predictions, chosen: Any) -> float:
         """Error of predictions of all samples, as that of the residuals of those that are chosen."""
