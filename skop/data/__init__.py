@@ -8,6 +8,7 @@ from skop.data._fieldset import FieldSet as FieldSet
 from skop.data._fieldset import iterate_coords as iterate_coords
 from skop.data._fieldset import iterate_rows as iterate_rows
 from skop.data._fieldset import piece_length as piece_length
+from skop.data._fieldset import with_points as with_points
 from skop.data._grid import grid_spacing as grid_spacing
 from skop.data._grid import unit_grid
 from skop.data._loading import Batch as Batch
@@ -22,6 +23,7 @@ from skop.data._pairing import Labels as Labels
 from skop.data._pairing import check_index as check_index
 from skop.data._pairing import check_order_of_files as check_order_of_files
 from skop.data._pairing import pair_rows as pair_rows
+from skop.data._point_symmetry import MappedSymmetries as MappedSymmetries
 from skop.data._point_symmetry import PointSymmetries as PointSymmetries
 from skop.data._resampling import GridResampler, interpolate_fields
 from skop.data._resampling import query_points as query_points

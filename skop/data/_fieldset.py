@@ -540,6 +540,11 @@ def with_own_points(fields: FieldSet) -> FieldSet:
     return fields._replace(_coords=np.array(fields.coords)) if fields.shared_coords else fields
 
 
+def with_points(fields: FieldSet, coords: FloatArray) -> FieldSet:
+    """Return fields in memory with other points: shared (P, d), of each sample (n, P, d), or flat (T, d) if ragged."""
+    return fields._replace(_coords=coords)
+
+
 def point_order(fields: FieldSet) -> IntArray:
     """Return the indices that sort the points of each sample by their coordinates.
 

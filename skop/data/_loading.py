@@ -514,7 +514,7 @@ class FieldLoader:
             fields = None if fields is None else symmetries.apply(fields, *drawn, *inputs)
             if target is not None:
                 parts["target"] = symmetries.apply(target, *drawn, *targets)
-        self._move_base(parts, indices, symmetries, drawn)
+        self.move_base(parts, indices, drawn)
         if moved is not None:
             parts["coords"] = self.scalers.coords.transform(moved).to(self.dtype)
         if fields is not None and self.scalers.fields is not None:
@@ -527,14 +527,19 @@ class FieldLoader:
             parts["scalars"] = symmetries.turn_numbers(parts["scalars"], *drawn, symmetries.scalar_vectors)
         return drawn
 
-    def _move_base(
-        self,
-        parts: dict[str, Any],
-        indices: IntArray,
-        symmetries: GridSymmetries | PointSymmetries,
-        drawn: tuple[torch.Tensor, torch.Tensor],
-    ) -> None:
-        """Apply the symmetries of a batch to the predictions of the base model, in the units of the targets."""
+    def move_base(self, parts: dict[str, Any], indices: IntArray, drawn: tuple[torch.Tensor, torch.Tensor]) -> None:
+        """Apply the symmetries of a batch to the predictions of the base model, in the units of the targets.
+
+        Parameters
+        ----------
+        parts : dict
+            Standardised predictions, in double precision: ``base``, ``base_scalars`` and ``query_base``; replaced.
+        indices : ndarray of int
+            Indices of the samples.
+        drawn : tuple of Tensor
+            Symmetry of each sample.
+        """
+        symmetries: Any = self.symmetries
         channels = (symmetries.target_vectors, symmetries.target_tensors)
         for name in ("base", "query_base"):
             values, scaler = parts[name], self.scalers.target

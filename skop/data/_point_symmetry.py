@@ -14,12 +14,13 @@ from typing import Any
 
 import numpy as np
 import torch
+from scipy.spatial import KDTree
 
 from skop._typing import ArrayOrList, FloatArray, IntArray
-from skop.data._symmetry import ChannelSymmetries, turned
+from skop.data._symmetry import SAME_POINT, ChannelSymmetries, GridSymmetries, turned
 from skop.exceptions import FieldDataError
 
-__all__ = ["PointSymmetries"]
+__all__ = ["MappedSymmetries", "PointSymmetries"]
 
 _AXES = "xyz"
 #: Difference below which two isometries are the same; products of matrices differ by rounding.
@@ -181,6 +182,16 @@ class PointSymmetries(ChannelSymmetries):
         return turns, shifts
 
     @property
+    def has_any_angle(self) -> bool:
+        """Whether rotations by any angle are among the symmetries."""
+        return bool(self._spins)
+
+    @property
+    def dense(self) -> tuple[FloatArray, FloatArray]:
+        """Matrices and shifts of all symmetries, the identity first, with up to 24 angles for any angle."""
+        return self._sampled(_N_BOX_ANGLES if len(self._spins) < 2 else _N_ANGLES)
+
+    @property
     def order(self) -> int:
         """Number of symmetries over which predictions are averaged; 8 angles stand for any angle."""
         return len(self._averaged[0])
@@ -316,9 +327,8 @@ class PointSymmetries(ChannelSymmetries):
             flat = np.concatenate([mean + steps, mean - steps])
             turns, shifts = self._sampled(_N_ANGLES)
             return (np.einsum("kij,pj->kpi", turns, flat) + shifts[:, None]).reshape(-1, self.n_dims) + self.centre
-        turns, shifts = self._sampled(_N_BOX_ANGLES if len(self._spins) < 2 else _N_ANGLES)
         corners = []
-        for turn, shift in zip(turns, shifts, strict=True):
+        for turn, shift in zip(*self.dense, strict=True):
             moved = flat @ turn.T + (self.centre + shift)
             corners += [moved.min(axis=0), moved.max(axis=0)]
         return np.stack(corners)
@@ -343,6 +353,70 @@ class PointSymmetries(ChannelSymmetries):
         held = torch.from_numpy(np.array(values, dtype=float))
         for turn in self._sampled(_N_ANGLES)[0]:
             yield turned(held, torch.from_numpy(turn).expand(len(held), -1, -1), vectors, tensors).numpy()
+
+
+class MappedSymmetries(GridSymmetries):
+    """Symmetries that map points in any arrangement onto each other: values are exchanged, and no point is moved.
+
+    Parameters
+    ----------
+    symmetries : PointSymmetries
+        Symmetries; 8 angles stand for any angle.
+    points : ndarray of shape (P, d)
+        Points.
+
+    Raises
+    ------
+    FieldDataError
+        If a point is mapped to a place without a point.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skop.data import MappedSymmetries, PointSymmetries
+    >>> square = np.array([[0.0, 0.0], [1.0, 0.0], [1.0, 1.0], [0.0, 1.0]])
+    >>> MappedSymmetries(PointSymmetries(["quarter_turn"], [0.5, 0.5]), square).order
+    4
+    """
+
+    def __init__(self, symmetries: PointSymmetries, points: FloatArray) -> None:
+        self.domain, self.shift_axes, self.grid_shape = None, [], (len(points),)
+        self.points = np.asarray(points, dtype=float)
+        self.matrices, shifts = symmetries._averaged
+        for name in ("input", "target"):
+            for kind in ("vectors", "tensors"):
+                setattr(self, f"{name}_{kind}", getattr(symmetries, f"{name}_{kind}"))
+        self.param_vectors, self.scalar_vectors = symmetries.param_vectors, symmetries.scalar_vectors
+        centred, sources = self.points - symmetries.centre, []
+        tree = KDTree(centred)
+        for turn, shift in zip(self.matrices, shifts, strict=True):
+            distance, place = tree.query(centred @ turn.T + shift)
+            if distance.max(initial=0.0) > self._tolerance or len(np.unique(place)) < len(place):
+                raise FieldDataError(
+                    "the declared symmetries do not map the points of X onto each other; pass points that they map "
+                    "onto each other, as in the fit, or set symmetries=None."
+                )
+            sources.append(torch.from_numpy(np.argsort(place)))
+        self._sources = torch.stack(sources)
+
+    @property
+    def _tolerance(self) -> float:
+        """Distance below which two points are the same."""
+        return SAME_POINT * float(np.ptp(self.points, axis=0).max(initial=0.0))
+
+    def check_points(self, coords: FloatArray) -> None:
+        """Raise an error if points are not those that the symmetries map onto each other.
+
+        Parameters
+        ----------
+        coords : ndarray of shape (P, d)
+            Points.
+        """
+        if np.shape(coords) != self.points.shape or np.abs(coords - self.points).max(initial=0.0) > self._tolerance:
+            raise FieldDataError(
+                "the points of a sample are others than those that the declared symmetries map onto each other; pass "
+                "samples on the points of the fit, or set symmetries=None."
+            )
 
 
 # ---------------------------------------------------------------------- isometries

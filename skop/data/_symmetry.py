@@ -22,7 +22,7 @@ __all__ = ["ChannelSymmetries", "GridSymmetries", "check_domain", "layout_of", "
 _AXES = "xyz"
 #: Tolerance, as a fraction of the extent, for points that a symmetry maps onto each other; it allows float32
 #: coordinates.
-_SAME_POINT = 1e-5
+SAME_POINT = 1e-5
 
 
 class ChannelSymmetries:
@@ -174,7 +174,7 @@ class GridSymmetries(ChannelSymmetries):
             return
         extents = np.ptp(self.domain, axis=1)
         exchanged = extents[np.abs(self.matrices).argmax(axis=2)]
-        if np.abs(exchanged - extents).max() > _SAME_POINT * extents.max():
+        if np.abs(exchanged - extents).max() > SAME_POINT * extents.max():
             raise FieldDataError(
                 f"the symmetries exchange axes along which domain has the extents {extents.tolist()}; transpose and "
                 "quarter_turn need a domain as long as wide. Leave them out, or correct domain."
@@ -212,7 +212,7 @@ class GridSymmetries(ChannelSymmetries):
         coords = np.asarray(coords, dtype=float)
         extent = np.ptp(coords, axis=0)
         centred = coords - coords.min(axis=0) - extent / 2
-        tolerance = _SAME_POINT * extent.max(initial=0.0)
+        tolerance = SAME_POINT * extent.max(initial=0.0)
         moved = np.einsum("kij,kpj->kpi", self.matrices, centred[self._sources.numpy()])
         if coords.shape[1] != len(self.grid_shape) or np.any(np.abs(moved - centred) > tolerance):
             raise FieldDataError(
@@ -381,7 +381,7 @@ def _are_close(arrays: Iterable[Any], others: Iterable[Any]) -> bool:
     """Whether values are the same up to rounding."""
     pairs = zip(arrays, others, strict=True)
     return all(
-        np.abs(own - other).max(initial=0.0) <= _SAME_POINT * np.abs(own).max(initial=0.0) for own, other in pairs
+        np.abs(own - other).max(initial=0.0) <= SAME_POINT * np.abs(own).max(initial=0.0) for own, other in pairs
     )
 
 

@@ -47,8 +47,8 @@ class SymmetryOptions(Part):
         SequenceOf(object),
         default=(),
         text=(
-            "Further symmetries of points that form no grid: mirror planes, lines in 2-D, by one of their points and "
-            "a normal of any length."
+            "Further symmetries of points that form no straight grid: mirror planes, lines in 2-D, by one of their "
+            "points and a normal of any length."
         ),
     )
     rotations: Any = param(

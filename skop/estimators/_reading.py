@@ -17,6 +17,7 @@ from skop._typing import FloatArray
 from skop.data import (
     DataSpec,
     FieldSet,
+    PointSymmetries,
     TrainingData,
     check_index,
     check_order_of_files,
@@ -30,7 +31,8 @@ from skop.data import (
 from skop.estimators._weights import samples_with_weight
 from skop.exceptions import FieldDataError, each_warning_once, held_warnings, warn
 from skop.surrogate._domain import SeenRanges, warn_of_findings
-from skop.surrogate._novelty import Lattice, Novelty, Reference, check_level, features, reference_of, warn_of_novelty
+from skop.surrogate._images import novelty_of_images, with_images
+from skop.surrogate._novelty import Lattice, Novelty, Reference, check_level, reference_of, warn_of_novelty
 from skop.surrogate._profile import Finding, Profile, table_of
 
 __all__ = ["FieldReader", "checked_by_caller", "n_referenced"]
@@ -171,14 +173,21 @@ class FieldReader(BaseEstimator):
         """Store the ranges of the samples with positive weight, joined with those of an earlier fit."""
         used = samples_with_weight(data, weight)
         seen = SeenRanges.from_fit(used.inputs, used.input_extremes, used.target_extremes, used.targets.scalars)
+        if (symmetries := self._moving()) is not None:
+            seen = with_images(seen, symmetries, used.inputs, used.targets)
         self.ranges_ = seen if earlier is None else earlier.joined(seen)
 
     def _store_reference(self, inputs: FieldSet, weight: FloatArray | None) -> None:
         """Store features of the inputs with positive weight, unless another estimator, which has them, calls."""
         used = inputs if weight is None else inputs[np.flatnonzero(weight)]
+        self.reference_ = None
         # What is odd about the samples has been said by the fit.
         with held_warnings():
             self.reference_ = None if _is_checked.get() else Reference.from_fit(used, self._tokens)
+
+    def _moving(self) -> PointSymmetries | None:
+        """Declared symmetries, whose images of samples the fit has seen too; None without any."""
+        return None
 
     def _tokens(self, inputs: FieldSet) -> FloatArray | None:
         """Means ``(n, E)`` over the points of the last tokens of the network; None without a network."""
@@ -238,7 +247,7 @@ class FieldReader(BaseEstimator):
         reference = reference_of(self)
         with each_warning_once():
             inputs, _ = self._read_inputs(X, params)
-            found = reference.novelty(features(self, inputs))
+            found = novelty_of_images(self, inputs, self._moving())
             if level is not None:
                 warn_of_novelty(found, level, reference.own, self._files(X, len(inputs)))
         return found

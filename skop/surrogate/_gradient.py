@@ -171,8 +171,7 @@ def _mean_outputs(surrogate: Surrogate, loaders: list[FieldLoader], indices: Int
         turns = loader.symmetries is not None and loader.symmetries.param_vectors
         batch.params = loader.as_params(params) if turns else scaled
         if surrogate.base is not None:
-            # Base models are not combined with averages over symmetries, so that no sample is moved here.
-            batch.base, batch.base_scalars = _base_tensors(surrogate, params, loader.inputs[indices], batch)
+            batch.base, batch.base_scalars = _base_tensors(surrogate, params, loader, indices, batch)
         outputs = surrogate.network(**batch.inputs())
         if surrogate.scalers.learns_logarithms:
             outputs = surrogate.widened(outputs)
@@ -181,10 +180,14 @@ def _mean_outputs(surrogate: Surrogate, loaders: list[FieldLoader], indices: Int
 
 
 def _base_tensors(
-    surrogate: Surrogate, params: torch.Tensor, inputs: FieldSet, batch: Batch
+    surrogate: Surrogate, params: torch.Tensor, loader: FieldLoader, indices: IntArray, batch: Batch
 ) -> tuple[torch.Tensor | None, torch.Tensor | None]:
-    """Predictions of the base for a batch, differentiable with respect to the parameters."""
-    field, scalars = surrogate.base.predict_tensors(params, inputs)
+    """Predictions of the base for a batch, moved with its samples, and differentiable by the parameters."""
+    field, scalars = surrogate.base.predict_tensors(params, loader.inputs[indices])
+    if loader.symmetries is not None and loader.element is not None:
+        parts = {"base": field, "base_scalars": scalars, "query_base": None}
+        loader.move_base(parts, indices, loader.symmetries.element(loader.element, len(indices)))
+        field, scalars = parts["base"], parts["base_scalars"]
     if field is not None and batch.order is not None:
         field = field.reshape(-1, field.shape[-1])[torch.as_tensor(batch.order)].reshape(field.shape)
     if surrogate.is_base_alone:

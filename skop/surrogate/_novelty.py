@@ -312,6 +312,8 @@ class Reference:
     #: Features (n, k) of the training samples that are kept, and their scores (n,), each by a space without it.
     points: FloatArray
     own: FloatArray
+    #: Whether samples are compared by their images under declared symmetries; files of earlier versions are not.
+    has_images: bool = False
 
     @classmethod
     @one_thread()
@@ -335,7 +337,7 @@ class Reference:
             ]
             seen = np.concatenate([group.features(raw[group.kind], by_row=False) for group in without], axis=1)
             own[held] = _to_nearest(seen[held], seen, held)
-        return cls(lattice, groups, points, own)
+        return cls(lattice, groups, points, own, has_images=True)
 
     def features(self, inputs: FieldSet, tokens: Callable[[FieldSet], FloatArray | None]) -> FloatArray:
         """Features of samples, ``(n, k)``."""
@@ -354,6 +356,22 @@ class Reference:
                     "model does not give for X, since it was changed after the fit; fit again."
                 )
         return np.concatenate([group.features(raw[group.kind]) for group in self.groups], axis=1)
+
+    def of_image(self, image: FieldSet, points: FloatArray, *, moves: bool) -> FloatArray:
+        """Features of images of samples with features (n, k), whose tokens, and places of points or not, they keep."""
+        found, column = points.copy(), 0
+        for group in self.groups:
+            columns = slice(column, column := column + len(group.components) + 1)
+            raw: Any = None
+            if group.kind == "params":
+                raw = np.asarray(image.params, dtype=np.float64)
+            elif group.kind == "fields":
+                raw = _of_fields(image, self.lattice).reshape(len(image), -1)
+            elif group.kind == "points" and moves:
+                raw = _of_points(image, self.lattice)
+            if raw is not None:
+                found[:, columns] = group.features(raw)
+        return found
 
     def novelty(self, points: FloatArray) -> Novelty:
         """Scores and quantiles of samples with features (n, k)."""

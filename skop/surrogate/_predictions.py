@@ -42,7 +42,7 @@ def averaged(parts: list[Predictions]) -> Predictions:
     return Predictions(np.mean(fields, axis=0) if fields else None, np.mean(scalars, axis=0) if scalars else None)
 
 
-def rows_of(found: Predictions, rows: IntArray) -> Predictions:
+def rows_of(found: Predictions, rows: IntArray | slice) -> Predictions:
     """Predictions of the samples at some indices."""
     return each_part(lambda part: part[rows], found)
 

@@ -284,8 +284,10 @@ class Symmetrise:
         Centre about which the fit has moved points; None where it has mapped those of a grid onto each other.
     columns : sequence of str or None
         Names of the global parameters.
-    has_base : bool
-        Whether predictions are over a base.
+    base : BaseModel or None
+        Base, which is averaged over the same symmetries.
+    is_base_alone : bool
+        Whether the network has no share.
     """
 
     options: Any
@@ -294,7 +296,8 @@ class Symmetrise:
     scalers: Scalers
     centre: FloatArray | None
     columns: Sequence[str] | None
-    has_base: bool
+    base: Any
+    is_base_alone: bool
 
     def predict(self, query: Query, rest: Rest) -> Predictions:
         """Predict once, or once for each symmetry, and average."""
@@ -307,14 +310,25 @@ class Symmetrise:
         if not self.options.average_predictions or (query.places is not None and not self.moves_points):
             yield query
             return
-        if self.has_base:
+        if self.base is not None and self.base.exchange is None:
             raise FieldDataError(
-                "predictions over a base cannot be averaged over symmetries, since those of a classical model are not "
-                "symmetric; set SymmetryOptions(average_predictions=False)."
+                "predictions over a base cannot be averaged over symmetries that the fit of the base did not average "
+                "over; fit anew, or set SymmetryOptions(average_predictions=False)."
             )
+        if self.is_base_alone:
+            yield query
+            return
         symmetries = self.of(query.inputs)
         if isinstance(symmetries, PointSymmetries) and self.centre is None:
             self.warn_of_unseen(symmetries, query.inputs)
+        yield from self.images(query)
+
+    def images(self, query: Query) -> Iterator[Query]:
+        """Yield a query for each symmetry."""
+        if self.base is not None and self.base.exchange is not None and query.places is None:
+            # Each image would ask for the same predictions.
+            query = replace(query, base=partial(rows_of, self.base.predict(query.inputs)))
+        symmetries = self.of(query.inputs)
         for number in range(symmetries.order):
             yield replace(query, symmetries=symmetries, element=number)
 
@@ -334,7 +348,8 @@ class Symmetrise:
         if centre is None and self.moves_points:
             centre = (self.domain.lower + self.domain.upper) / 2
         extent = float(np.max(self.domain.upper - self.domain.lower))
-        return declared_symmetries(self.options, self.spec, inputs.grid_shape, centre, extent, self.columns)
+        points = inputs.coords if inputs.shared_coords else next(iter(inputs.read(slice(1)).coords_list()), None)
+        return declared_symmetries(self.options, self.spec, inputs.grid_shape, centre, extent, self.columns, points)
 
     def warn_of_unseen(self, symmetries: PointSymmetries, inputs: FieldSet) -> None:
         """Warn about symmetries which the first fit did not have, and which its scaling does not suit."""

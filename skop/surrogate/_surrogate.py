@@ -134,8 +134,8 @@ class Surrogate:
         """Stage of the declared symmetries, if there are any."""
         if self.symmetries is None:
             return None
-        held = (self.spec, self.domain, self.scalers, self.centre, self.columns, self.base is not None)
-        return Symmetrise(self.symmetries, *held)
+        held = (self.spec, self.domain, self.scalers, self.centre, self.columns, self.base)
+        return Symmetrise(self.symmetries, *held, self.is_base_alone)
 
     @property
     def is_base_alone(self) -> bool:

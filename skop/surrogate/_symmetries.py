@@ -10,7 +10,16 @@ from typing import Any
 import numpy as np
 
 from skop._typing import FloatArray, GridShape
-from skop.data import DataSpec, FieldSet, GridSymmetries, PointSymmetries, Scalers, check_domain, layout_of
+from skop.data import (
+    DataSpec,
+    FieldSet,
+    GridSymmetries,
+    MappedSymmetries,
+    PointSymmetries,
+    Scalers,
+    check_domain,
+    layout_of,
+)
 from skop.exceptions import FieldDataError
 
 __all__ = [
@@ -32,15 +41,20 @@ _TOO_LARGE = 3.0
 def moves_points(options: Any, spec: DataSpec, geometry: str, inputs: FieldSet) -> bool:
     """Whether declared symmetries move the points of these samples, instead of mapping them onto each other.
 
-    Points of a straight grid are mapped onto each other, and those of another grid where the symmetries do so.
+    Points of a straight grid are mapped onto each other, and those of another grid where the symmetries do so; those of
+    a grid that samples share, where planes and rotations by fixed angles do.
     """
-    is_general = bool(len(options.mirrors) or len(options.rotations) or "rotate" in options.names)
-    kind = spec.network_spec.geometry
+    is_general, kind = _is_general(options), spec.network_spec.geometry
     if kind == "grid":
         return is_general and geometry == "points"
-    if kind == "points" or is_general or inputs.grid_shape is None:
+    if kind == "points" or inputs.grid_shape is None or (is_general and not inputs.shared_coords):
         return True
     try:
+        if is_general:
+            planes: dict[str, Any] = {"mirrors": options.mirrors, "rotations": options.rotations}
+            centre, extent = _place_of(options, inputs.coords)
+            moving = PointSymmetries(list(options.names), centre, extent=extent, **planes)
+            return moving.has_any_angle or MappedSymmetries(moving, inputs.coords).order == 1
         symmetries = GridSymmetries(list(options.names), inputs.grid_shape, domain=options.domain)
         if symmetries.domain is not None:
             return not inputs.shared_coords
@@ -49,6 +63,11 @@ def moves_points(options: Any, spec: DataSpec, geometry: str, inputs: FieldSet) 
     except FieldDataError:
         return True
     return False
+
+
+def _is_general(options: Any) -> bool:
+    """Whether symmetries are declared that move points to any place, and not axes of a grid onto each other."""
+    return bool(len(options.mirrors) or len(options.rotations) or "rotate" in options.names)
 
 
 def periodic_axes(options: Any, geometry: str) -> tuple[int, ...]:
@@ -77,6 +96,7 @@ def declared_symmetries(
     centre: FloatArray | None,
     extent: float,
     columns: Sequence[str] | None = None,
+    points: FloatArray | None = None,
 ) -> GridSymmetries | PointSymmetries:
     """Build the declared symmetries for data of one kind.
 
@@ -95,6 +115,8 @@ def declared_symmetries(
         Size of the set of training points.
     columns : sequence of str or None, default=None
         Names of the global parameters.
+    points : ndarray of shape (P, d) or None, default=None
+        Points of a sample, where planes and rotations may map those of a bent grid onto each other.
 
     Returns
     -------
@@ -128,7 +150,12 @@ def declared_symmetries(
     if centre is None:
         if grid_shape is None:
             raise FieldDataError("symmetries need samples on one regular grid; set symmetries=None.")
-        if len(options.mirrors) or len(options.rotations) or "rotate" in options.names:
+        is_general = _is_general(options)
+        if is_general and points is not None and spec.network_spec.geometry == "structured":
+            place = _place_of(options, points)
+            moving: Any = declared_symmetries(options, spec, None, *place, columns)
+            return MappedSymmetries(moving, points)
+        if is_general:
             raise FieldDataError(
                 "mirrors, rotations and 'rotate' move points to any place, but the network sees values on the points "
                 "of a grid; declare flips, transposition and quarter turns by name, or, without grid=..., set "
@@ -146,6 +173,13 @@ def declared_symmetries(
         # Raises here, before the training, if they are too many.
         _ = found.order
     return found
+
+
+def _place_of(options: Any, points: FloatArray) -> tuple[FloatArray, float]:
+    """Centre of the named symmetries of points (P, d), and their extent."""
+    lower, upper = np.min(points, axis=0), np.max(points, axis=0)
+    ends = np.stack([lower, upper], axis=1) if options.domain is None else check_domain(options.domain, len(lower))
+    return ends.mean(axis=1), float(np.max(upper - lower))
 
 
 def undeclared_fields(spec: DataSpec, symmetries: GridSymmetries | PointSymmetries) -> list[str]:

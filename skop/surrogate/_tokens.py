@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 
 from skop._typing import FloatArray, GridShape
-from skop.data import Batch, FieldSet, Predictions
+from skop.data import Batch, FieldLoader, FieldSet, Predictions
 from skop.modules import observe_features
+from skop.surrogate._stages import Query
 from skop.surrogate._surrogate import PREDICT_VALUES, Surrogate
 from skop.training._runtime import thread_limit
 
@@ -14,11 +16,13 @@ __all__ = ["mean_tokens"]
 
 #: Chunk size (points) when recording tokens.
 _TOKEN_POINTS = 2**15
+#: Largest number of images of a sample whose tokens are averaged.
+_IMAGES = 24
 #: Kind, tokens and grid that a network has offered to an observer.
 _Noted = tuple[str, torch.Tensor, GridShape | None]
 
 
-def mean_tokens(surrogate: Surrogate, inputs: FieldSet) -> FloatArray | None:
+def mean_tokens(surrogate: Surrogate, inputs: FieldSet, *, of_images: bool = True) -> FloatArray | None:
     """Return the means over the points of the last tokens of a network.
 
     Parameters
@@ -27,6 +31,8 @@ def mean_tokens(surrogate: Surrogate, inputs: FieldSet) -> FloatArray | None:
         Fitted operator.
     inputs : FieldSet
         n samples.
+    of_images : bool, default=True
+        Whether the means are over the images of a sample under declared symmetries too.
 
     Returns
     -------
@@ -39,17 +45,29 @@ def mean_tokens(surrogate: Surrogate, inputs: FieldSet) -> FloatArray | None:
     seen = inputs if surrogate.spec.resampler is None else surrogate.spec.resampler.to_grid(inputs)
     surrogate.refine.require_grid(seen)
     found: Predictions = surrogate.refine.on_grid_of_fit(
-        seen, lambda part: Predictions(None, _of_network(surrogate, part)), average=False
+        seen, lambda part: Predictions(None, _of_images(surrogate, part, of_images)), average=False
     )
     return found.scalars
 
 
-def _of_network(surrogate: Surrogate, inputs: FieldSet) -> FloatArray | None:
+def _of_images(surrogate: Surrogate, inputs: FieldSet, of_images: bool) -> FloatArray | None:
+    """Means of the last tokens of samples and of their images under declared symmetries, which all have the same."""
+    query = Query(inputs)
+    symmetrise = surrogate.symmetrise if of_images else None
+    images = [query] if symmetrise is None else list(symmetrise.images(query))
+    some = images[:: -(-len(images) // _IMAGES)]
+    found = [_of_network(surrogate, surrogate.loader(image.inputs, **image.options)) for image in some]
+    means = [part for part in found if part is not None]
+    return np.mean(means, axis=0) if means else None
+
+
+def _of_network(surrogate: Surrogate, loader: FieldLoader) -> FloatArray | None:
     """Means of the last tokens of samples on grids of the training spacing, or on points."""
+    inputs = loader.inputs
     noted: list[_Noted] = []
     n_tokens = 0
     bound = min(_TOKEN_POINTS, PREDICT_VALUES // max(surrogate.spec.n_fields, 1))
-    loader, n_points = surrogate.loader(inputs), min(bound, int(inputs.n_points.sum()))
+    n_points = min(bound, int(inputs.n_points.sum()))
 
     def note(kind: str, tokens: torch.Tensor, grid: GridShape | None) -> None:
         if kind == "poles":

@@ -28,7 +28,7 @@ from skop.estimators.fitting._checkpoint import FitCheckpoints
 from skop.estimators.fitting._comparison import Comparison, Review, correction_shares
 from skop.estimators.fitting._session import FitSession, _together
 from skop.estimators.fitting._session_base import SessionBase
-from skop.exceptions import FieldDataError
+from skop.exceptions import FieldDataError, SkopWarning
 from skop.metrics import relative_l2_error
 from skop.networks import Outputs
 from skop.parts import GNOT, Patches
@@ -525,10 +525,46 @@ def test_symmetries_turn_the_base_with_its_sample():
     expected = model.scalers_.target.inverse_transform(torch.from_numpy(model.base_.predict(inputs[:3]).fields))
     torch.testing.assert_close(before, expected.reshape(3, 6, 6, 2))
     torch.testing.assert_close(after, before.flip(1) * torch.tensor([-1.0, 1.0]))
-    with pytest.raises(FieldDataError, match="averaged predictions"):
-        small(base="linear", symmetries=skop.SymmetryOptions(names=("flip_x",), average_predictions=True)).fit(X, y)
-    with pytest.raises(FieldDataError, match="cannot be averaged over symmetries"):
+    with pytest.raises(FieldDataError, match="cannot be averaged over symmetries that the fit of the base did not"):
         model.set_params(symmetries=clone(symmetries).set_params(average_predictions=True)).predict(X)
+
+
+def test_a_base_is_averaged_over_symmetries_with_its_network():
+    rng = np.random.default_rng(21)
+    loads, half = rng.uniform(0.5, 1, (30, 2)), rng.random((8, 2)) * [0.5, 1]
+    points = np.concatenate([half, half * [-1, 1] + [1, 0]])
+    bending = np.stack([points[:, 0] * (1 - points[:, 0]), np.cos(points[:, 1])], axis=1)
+    truth = bending * (loads * (1 + 0.3 * loads[:, 1:] ** 2))[:, None]
+    X, y = FieldSet(points, None, params=loads), FieldSet(points, truth)
+    options = {"param_vectors": [(0, 1)], "target_vectors": [(0, 1)], "average_predictions": True}
+    symmetries = skop.SymmetryOptions(names=("flip_x",), domain=[(0, 1), (0, 1)], **options)
+    # The mirrored loads are far from those of the fit, but not from their images.
+    new = FieldSet(points, None, params=loads[:5] * [-1, 1])
+    model = small(base="pod", symmetries=symmetries).fit(X, y)
+    assert model.base_.has_images
+    np.testing.assert_allclose(model.predict(new).values, np.roll(truth[:5], 8, axis=1) * [-1, 1], atol=1e-3)
+    model = small(base="linear", symmetries=symmetries, dtype="float64").fit(X, y)
+    for shares in (np.zeros(2), np.array([0.7, 0.0]), np.ones(2)):
+        model.module_.set_shares(shares, None)
+        found, mirrored = (np.asarray(model.predict(part).values) for part in (X[:5], new))
+        np.testing.assert_allclose(np.roll(found, 8, axis=1) * [-1, 1], mirrored, atol=1e-12)
+        step, output = np.array([1e-6, 0]), lambda field: field[:, 3, 0]
+        ends = [model.predict(X.with_params(loads + sign * step)).values[:, 3, 0] for sign in (1, -1)]
+        np.testing.assert_allclose(model.gradient(X, output)[:, 0], (ends[0] - ends[1]) / 2e-6, rtol=1e-5, atol=1e-7)
+    # The network has a part that is seen: the test can fail.
+    model.module_.set_shares(np.zeros(2), None)
+    assert np.abs(found - model.predict(X[:5]).values).max() > 1e-4
+
+
+def test_a_base_that_cannot_be_averaged_over_symmetries_is_named():
+    rng = np.random.default_rng(22)
+    X = FieldSet(rng.random((9, 2)), None, params=rng.random((20, 1)))
+    y = FieldSet(X.coords, X.params[:, None] * X.coords)
+    symmetries = skop.SymmetryOptions(names=("flip_x",), average_predictions=True)
+    with pytest.warns(SkopWarning, match="no base model, since predictions are averaged.*average_predictions=False"):
+        assert small(base="auto", symmetries=symmetries).fit(X, y).base_ is None
+    with pytest.raises(FieldDataError, match="points that these map onto each other"):
+        small(base="linear", symmetries=symmetries).fit(X, y)
 
 
 @pytest.mark.parametrize("kind", ["scalars", "field", "points"])

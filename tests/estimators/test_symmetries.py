@@ -537,3 +537,59 @@ def test_straight_grids_of_each_sample_are_mirrored_in_place():
         bent = FieldSet(bent_grid(), X.values, grid_shape=(5, 4))
         with pytest.raises(FieldDataError, match="onto each other"):
             model.predict(bent)
+
+
+@pytest.mark.parametrize("average", [True, False])
+def test_images_of_training_samples_are_known(average, recwarn):
+    rng = np.random.default_rng(3)
+    half = rng.random((10, 2))
+    points = np.concatenate([half, half * [-1, 1] + [2, 0]])
+    loads = np.column_stack([rng.uniform(0.9, 1, 40), rng.uniform(1, 2, 40)])
+    X = FieldSet(points, points * loads[:, None], params=loads)
+    y = FieldSet(points, np.cos(points) * loads[:, None])
+    channels = {"input_vectors": [(0, 1)], "target_vectors": [(0, 1)], "param_vectors": [(0, 1)]}
+    symmetries = SymmetryOptions(names=["flip_x"], domain=[(0, 2), (0, 1)], average_predictions=average, **channels)
+    model, plain = (small(symmetries=held, base=None).fit(X, y) for held in (symmetries, None))
+    image = moved(X[:10], FLIP, [[0, 1]]).with_params(loads[:10] * [-1, 1])
+    model.predict(image)
+    assert len(model.check(image)) == 0
+    assert not recwarn.list
+    np.testing.assert_allclose(model.novelty(image), model.novelty(X[:10]), atol=1e-9)
+    stayed = FieldSet(points, np.roll(X.values[:10], 10, axis=1) * [-1, 1], params=image.params)
+    np.testing.assert_allclose(model.novelty(stayed), model.novelty(X[:10]), atol=1e-9)
+    # Loads in another direction are new, and without declared symmetries mirrored ones are too.
+    with pytest.warns(skop.exceptions.ExtrapolationWarning):
+        model.predict(X[:10].with_params(loads[:10] * [1, -1]))
+    assert "parameter 0" in set(plain.check(image)["what"])
+    assert (plain.novelty(image, level=None).quantile == 1).all()
+
+
+def test_ranges_are_those_of_all_turned_fields():
+    rng = np.random.default_rng(4)
+    fields = rng.uniform(0.5, 1, (30, 12, 2)) * [10, 1]
+    X = FieldSet(cloud(12), fields)
+    symmetries = SymmetryOptions(names=["rotate"], input_vectors=[(0, 1)], target_vectors=[(0, 1)])
+    ranges = small(symmetries=symmetries, base=None).fit(X, FieldSet(X.coords, fields)).ranges_
+    largest = np.linalg.norm(fields, axis=-1).max()
+    np.testing.assert_allclose(ranges.values, [[-largest] * 2, [largest] * 2], rtol=0.01)
+    np.testing.assert_allclose(ranges.outputs, ranges.values)
+    assert ranges.sizes[0, 0] < 1.5
+    assert ranges.sizes[1, 1] > 7
+
+
+@pytest.mark.parametrize("estimator", [LaMORegressor, GeoMaNORegressor])
+def test_planes_that_map_bent_grids_onto_themselves_exchange_values(estimator):
+    radius, angle = np.meshgrid(np.linspace(1, 2, 6), np.linspace(0, 1, 7), indexing="ij")
+    points = np.stack([radius * np.cos(angle), radius * np.sin(angle)], axis=-1)
+    fields = RANDOM.normal(size=(12, 6, 7, 1))
+    X, normal = FieldSet(points, fields), (-np.sin(0.5), np.cos(0.5))
+    options = {"mirrors": [((0, 0), normal)], "average_predictions": True}
+    model = small(estimator, symmetries=SymmetryOptions(**options), base=None).fit(X, X)
+    found, mirrored = (
+        np.reshape(model.predict(FieldSet(points, part)).values, fields.shape) for part in (fields, fields[:, :, ::-1])
+    )
+    np.testing.assert_allclose(mirrored, found[:, :, ::-1], atol=1e-12)
+    with pytest.raises(FieldDataError, match="do not map the points of X onto each other"):
+        model.predict(FieldSet(points + np.array([0, 0.1]), fields))
+    with pytest.raises(FieldDataError, match="the points of a sample are others than those"):
+        model.predict(FieldSet(np.stack([points, 1.1 * points]), fields[:2]))

@@ -427,6 +427,7 @@ def _check_reference(held: Held) -> None:
     points = held.array("points", None, count)
     held.need(len(points), "points", "the features of at least one sample")
     held.array("own", len(points))
+    held.flag("has_images")
 
 
 def tried(held: Held, name: str, function: Callable[[Any], Any], n_inputs: int, *, is_finite: bool = True) -> Any:

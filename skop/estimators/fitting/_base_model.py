@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from math import prod
-from typing import Any
+from typing import Any, cast
 
 import joblib
 import numpy as np
@@ -41,6 +41,7 @@ from skop.estimators.files._file_checks import Held, checks
 from skop.estimators.files._persistence import KNOWN
 from skop.estimators.fitting._comparison import ROUNDING, pairs, sums_of
 from skop.exceptions import FieldDataError, SkopWarning, warn
+from skop.surrogate._images import Exchange
 from skop.surrogate._predictions import rows_of
 
 __all__ = [
@@ -110,6 +111,10 @@ class BaseModel:
         Whether distances between nodes were alike in all samples of the fit with points of their own.
     is_useful : bool, default=True
         Whether it predicts one of the outputs of unseen samples better than their mean does, beyond chance.
+    has_images : bool, default=False
+        Whether it was fitted to all images of its samples under symmetries over which predictions are averaged.
+    exchange : Exchange or None, default=None
+        Images over which its predictions are averaged; None in files, and in a fit.
     """
 
     estimator: FieldRegressor
@@ -122,6 +127,8 @@ class BaseModel:
     nodes: Any = None
     keeps_distances: bool = False
     is_useful: bool = True
+    has_images: bool = False
+    exchange: Exchange | None = None
 
     @classmethod
     def fit(
@@ -253,7 +260,7 @@ class BaseModel:
         seen = self._on_own_points(inputs)
         try:
             with checked_by_caller():
-                found = self.estimator._predict_values(self._as_read(seen))
+                found = self._mean_of_images(seen)
         except FieldDataError as error:
             raise FieldDataError(
                 f"the base of this estimator cannot predict X, since {error} Or fit with base=None."
@@ -264,6 +271,18 @@ class BaseModel:
         if found.fields is None or (places is inputs and self.has_own_points(inputs)):
             return found
         return replace(found, fields=interpolate_fields(seen.with_values(found.fields), places))
+
+    def _mean_of_images(self, seen: FieldSet) -> Predictions:
+        """Predictions at the own points, averaged over the images of the samples if they have any."""
+        if (exchange := self.exchange) is None:
+            return self.estimator._predict_values(self._as_read(seen))
+
+        def predict(number: int) -> list[torch.Tensor | None]:
+            """Predictions of one image."""
+            found = self.estimator._predict_values(self._as_read(exchange.inputs(number, seen)))
+            return [None if part is None else torch.from_numpy(part) for part in (found.fields, found.scalars)]
+
+        return Predictions(*(None if part is None else part.numpy() for part in exchange.mean(predict)))
 
     def predict_known(self, inputs: FieldSet, places: FieldSet | None = None) -> Predictions:
         """Predict like `predict`, with NaN for samples whose nodes do not correspond to those of the fit.
@@ -360,8 +379,14 @@ class BaseModel:
                 "gradient does not go through the interpolation of a base; take X, and y of the fit, on the points of "
                 "X of the fit, without a grid of the base, or fit with base=None."
             )
-        seen = self._as_read(self._on_own_points(inputs).with_grid(self.grid_shape))
-        rows = self.estimator._predict_tensor(params, seen)
+        seen, exchange = self._on_own_points(inputs).with_grid(self.grid_shape), self.exchange
+        if exchange is None:
+            return self._tensors(params, seen)
+        return exchange.mean(lambda each: self._tensors(exchange.params(each, params), exchange.inputs(each, seen)))
+
+    def _tensors(self, params: torch.Tensor, seen: FieldSet) -> tuple[torch.Tensor | None, torch.Tensor | None]:
+        """Fields and scalars of samples on the own points, differentiable with respect to the parameters."""
+        rows = cast("PODRegressor", self.estimator)._predict_tensor(params, self._as_read(seen))
         n_outputs, n_scalars = self.estimator.spec_.n_outputs, self.estimator.spec_.n_scalars
         field = rows[:, : rows.shape[1] - n_scalars].reshape(len(rows), -1, n_outputs) if n_outputs else None
         return field, rows[:, rows.shape[1] - n_scalars :] if n_scalars else None
@@ -731,6 +756,8 @@ def _check_base_model(held: Held) -> None:
     held.need("spec_" in vars(held.get("estimator")), "estimator", "a fitted estimator")
     held.number("error", finite=False)
     held.flag("leaves_rest")
+    held.flag("has_images")
+    held.need(held.get("exchange") is None, "exchange", "None")
     held.part("nodes", "Numbering", optional=True)
     n_dims = held.get("estimator").spec_.n_dims
     for points, grid in (("points", "grid_shape"), ("target_points", "target_grid")):

@@ -386,7 +386,6 @@ class FitSession:
             _check_single_precision(scalers)
         # Nothing is stored before all of it is known to work, so that a failed fit leaves an earlier one whole.
         model._store_spec(self.whole.inputs, data.spec)
-        model._store_ranges(replace(data, inputs=self.whole.inputs), weight, None)
         model.spacing_, model.geometry_ = _spacing(data.inputs), geometry
         model.domain_ = Domain.from_fit(used_points, geometry, is_tied=scalers.per_point)
         model.symmetry_centre_, model.periodic_axes_ = centre, periodic
@@ -396,6 +395,7 @@ class FitSession:
         self._store_target_points(self._of_used(data.targets))
         if moving is not None:
             model.domain_ = model.domain_.moved_by(moving, used_points)
+        model._store_ranges(replace(data, inputs=self.whole.inputs), weight, None)
 
     def _check_parameters(self, geometry: str) -> None:
         """Raise an error if parameters do not suit the samples, or a continued fit goes on with other ones."""
@@ -424,11 +424,11 @@ class FitSession:
     def _continue(self, train: IntArray, geometry: str) -> None:
         """Keep network and scalers of the last fit."""
         model, data = self.estimator, self.data
-        model._store_ranges(replace(data, inputs=self.whole.inputs), self.weight, model.ranges_)
         model.spec_ = data.spec
         model.module_.to(model.device_)
         model.domain_.check(data.inputs)
         self._declare_later(geometry)
+        model._store_ranges(replace(data, inputs=self.whole.inputs), self.weight, model.ranges_)
         self._continue_scaling(train)
         self._store_target_points(data.targets)
         self.base.fit(model.scalers_)
@@ -455,7 +455,8 @@ class FitSession:
         if centre is None and moves_points(declared, data.spec, geometry, data.inputs):
             centre = (box.lower + box.upper) / 2
         extent, columns = float(np.max(box.upper - box.lower)), model._columns(data.spec)
-        symmetries = declared_symmetries(declared, data.spec, data.inputs.grid_shape, centre, extent, columns)
+        points = data.inputs.coords if data.inputs.shared_coords else None
+        symmetries = declared_symmetries(declared, data.spec, data.inputs.grid_shape, centre, extent, columns, points)
         if fields := undeclared_fields(data.spec, symmetries):
             warn(
                 f"the symmetries mirror or rotate samples, but the components of {', '.join(fields)} are left as they "

@@ -7,9 +7,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
+import torch
 
 from skop._typing import FloatArray, IntArray
-from skop.data import FieldLoader, Predictions, Scalers, Targets, TrainingData
+from skop.data import FieldLoader, FieldSet, Predictions, Scalers, Targets, TrainingData
 from skop.estimators.classical._copies import groups_of_same_inputs, linked
 from skop.estimators.classical._nodes import keep_their_distances, nodes_correspond
 from skop.estimators.classical._pod import PODRegressor
@@ -17,6 +18,7 @@ from skop.estimators.fitting._base_model import BaseModel, standardized
 from skop.estimators.fitting._comparison import Comparison
 from skop.exceptions import FieldDataError, warn
 from skop.surrogate._correction import CorrectionNetwork
+from skop.surrogate._images import Exchange, exchange_of
 from skop.surrogate._predictions import on_grid_of, rows_of
 from skop.training import History, TrainingPlan, in_words
 
@@ -28,6 +30,16 @@ __all__ = ["SessionBase", "why_no_base"]
 #: ``base="auto"`` reads data in files of up to this number of bytes, in double precision, for a classical model.
 _BASE_BYTES = 2**28
 _TOO_LARGE = f"X and y are not in memory and hold more than {_BASE_BYTES >> 20} MiB in double precision"
+#: Most images of samples to which a base is fitted, where predictions are averaged over symmetries.
+_MOST_IMAGES = 4_000
+_TOO_MANY_IMAGES = (
+    "predictions are averaged over symmetries, and a classical model would be fitted to all images of the samples, "
+    f"which are more than {_MOST_IMAGES} or {_BASE_BYTES >> 18} MiB in double precision"
+)
+_NO_IMAGES = (
+    "predictions are averaged over symmetries, and a classical model can be only where all samples share points that "
+    "these map onto each other, and y is on the points of X"
+)
 #: Fewest samples for a base model.
 _LEAST_SAMPLES = 10
 #: A base interpolates if its error on seen samples is below this part of its error on unseen ones.
@@ -60,9 +72,9 @@ class SessionBase:
         """
         session, model, whole = self.session, self.session.estimator, self.session.whole
         resampler, is_classical = session.data.spec.resampler, isinstance(model.base, (str, PODRegressor))
-        if resampler is not None and (
-            not is_classical or scalers.per_point or scalers.learns_logarithms or not whole.inputs.shared_coords
-        ):
+        averages = model._symmetries is not None and model._symmetries.average_predictions
+        needs_grid = not is_classical or averages or scalers.per_point or scalers.learns_logarithms
+        if resampler is not None and (needs_grid or not whole.inputs.shared_coords):
             resampler, whole = None, session.data
         earlier: BaseModel | None = model.base_
         model.base_, model._base_seconds, self.unseen = None, 0.0, None
@@ -77,8 +89,12 @@ class SessionBase:
             inputs, targets = whole.inputs, whole.targets
             if not (inputs.in_memory and targets.in_memory):
                 inputs, targets = inputs.read(slice(None)), targets.read(slice(None))
+            options: Any = _units_of(scalers), session.weight, session.n_frames, session.groups
+            if averages:
+                held = whole.spec.network_spec, inputs.coords, model._columns(whole.spec), scalers
+                exchange = cast("Exchange", exchange_of(model._symmetries, *held))
+                return _fit_to_images(session, replace(whole, inputs=inputs, targets=targets), exchange, options[0])
             samples = replace(whole, inputs=inputs, targets=standardized(targets, scalers))
-            options = _units_of(scalers), session.weight, session.n_frames, session.groups
             base, unseen = BaseModel.fit(model.base, samples, session.used, *options)
             return base, unseen if resampler is None else on_grid_of(resampler, unseen, inputs)
 
@@ -110,6 +126,11 @@ class SessionBase:
             )
         if model.base != "auto":
             raise FieldDataError(f"base={model.base!r} cannot be used, since {reason}; set base=None.")
+        if reason in (_NO_IMAGES, _TOO_MANY_IMAGES):
+            warn(
+                f"there is no base model, since {reason}. Compare with SymmetryOptions(average_predictions=False), "
+                "where the base may predict far better than averages do; or set base=None to say so."
+            )
         if reason == _TOO_LARGE:
             warn(
                 f"there is no base model, since {reason}, and a classical model would need them there at once. "
@@ -210,9 +231,6 @@ def why_no_base(
         "y is on points of each sample's own": lambda: data.spec.target_points == "own",
         "samples differ in their number of points": lambda: data.inputs.is_ragged,
         f"there are {n_used} samples, and it needs at least {_LEAST_SAMPLES}": lambda: n_used < _LEAST_SAMPLES,
-        "averaged predictions are to be symmetric, and those of a classical model are not": lambda: (
-            model._symmetries is not None and model._symmetries.average_predictions
-        ),
         _TOO_LARGE: lambda: is_auto and _is_too_large(data),
         "the nodes of samples with points of their own do not correspond": lambda: not nodes_correspond(data.inputs),
         "distances between nodes of samples with points of their own differ too much for nodes that correspond": (
@@ -229,7 +247,48 @@ def why_no_base(
         return f"{count} of the {n_used} samples have different inputs, and {least}"
     count = count if groups is None else linked(numbers, np.unique(groups[first], return_inverse=True)[1]).max() + 1
     what = f"the samples are of {count} different groups, and it needs at least {_LEAST_SAMPLES}"
-    return what if count < _LEAST_SAMPLES else ""
+    return what if count < _LEAST_SAMPLES else _why_no_images(model, data)
+
+
+def _why_no_images(model: Any, data: TrainingData) -> str:
+    """Say why a base cannot be averaged over the declared symmetries; nothing if it can, or none are to be."""
+    if model._symmetries is None or not model._symmetries.average_predictions:
+        return ""
+    inputs, spec, found = data.inputs, data.spec.network_spec, None
+    if inputs.shared_coords and not data.targets.elsewhere:
+        found = exchange_of(model._symmetries, spec, inputs.coords, model._columns(data.spec), None)
+    if found is None:
+        return _NO_IMAGES
+    is_too_large = found.order * len(inputs) > _MOST_IMAGES or found.order * _bytes_of(data) > 4 * _BASE_BYTES
+    return _TOO_MANY_IMAGES if is_too_large else ""
+
+
+def _fit_to_images(
+    session: FitSession, data: TrainingData, exchange: Exchange, units: Any
+) -> tuple[BaseModel, Predictions]:
+    """Fit a base to all images of the samples; its predictions of unseen samples are averaged over their images."""
+    n_samples, images, runs = len(data.inputs), range(exchange.order), session.groups
+    runs = np.arange(n_samples) // session.n_frames if runs is None else runs
+    parts = [standardized(exchange.targets(number, data.targets), exchange.scalers) for number in images]
+    fields = [part.field for part in parts if part.field is not None]
+    scalars = [part.scalars for part in parts if part.scalars is not None]
+    whole = replace(
+        data,
+        inputs=FieldSet.concatenate([exchange.inputs(number, data.inputs) for number in images]),
+        targets=Targets(FieldSet.concatenate(fields) if fields else None, np.concatenate(scalars) if scalars else None),
+    )
+    used = np.concatenate([session.used + number * n_samples for number in images])
+    weight = None if session.weight is None else np.tile(session.weight, len(images))
+    # All images of a sample are left out together.
+    base, found = BaseModel.fit(session.estimator.base, whole, used, units, weight, groups=np.tile(runs, len(images)))
+    base.has_images = True
+
+    def unseen(number: int) -> list[torch.Tensor | None]:
+        """Predictions of one image of each sample."""
+        part = rows_of(found, slice(number * n_samples, (number + 1) * n_samples))
+        return [None if held is None else torch.from_numpy(held) for held in (part.fields, part.scalars)]
+
+    return base, Predictions(*(None if part is None else part.numpy() for part in exchange.mean(unseen)))
 
 
 def _norms_of_runs(targets: Targets, n_frames: int = 1) -> FloatArray:
@@ -251,14 +310,17 @@ def _as_targets(found: Predictions, like: Targets) -> Targets:
 
 def _is_too_large(data: TrainingData) -> bool:
     """Whether samples that are not in memory are too large to be read for a base model that was not asked for."""
-    if data.inputs.in_memory and data.targets.in_memory:
-        return False
+    return not (data.inputs.in_memory and data.targets.in_memory) and _bytes_of(data) > _BASE_BYTES
+
+
+def _bytes_of(data: TrainingData) -> int:
+    """Size of fields and points in double precision."""
     count = 0
     for part in (data.inputs, data.targets.field):
         if part is not None:
             width = part.n_channels + (0 if part.shared_coords else part.n_dims)
             count += int(part.n_points.sum()) * width
-    return 8 * count > _BASE_BYTES
+    return 8 * count
 
 
 def _units_of(scalers: Scalers) -> tuple[FloatArray, FloatArray] | None:

@@ -23,7 +23,7 @@ from sklearn.utils.validation import check_is_fitted
 from skop._parameters import are_equal
 from skop._sklearn_compat import CallbackSupportMixin, fit_context
 from skop._typing import FloatArray, IntArray, PathOrStr
-from skop.data import DataSpec, FieldSet, Predictions, TrainingData
+from skop.data import DataSpec, FieldSet, PointSymmetries, Predictions, TrainingData
 from skop.estimators._field import FieldRegressor, fitted_attributes, restored_on_failure
 from skop.estimators._weights import labels_of_groups
 from skop.estimators.files._file_checks import Held, checks
@@ -41,6 +41,7 @@ from skop.surrogate import Surrogate
 from skop.surrogate._building import refuse_too_large
 from skop.surrogate._correction import CorrectionNetwork
 from skop.surrogate._gradient import gradient
+from skop.surrogate._images import exchange_of, moving_symmetries
 from skop.surrogate._tokens import mean_tokens
 from skop.training import DIRECT_TRAINING, Group, History, TrainingPlan, join_group
 from skop.training._runtime import isolated_randomness, pick_dtype
@@ -352,7 +353,7 @@ class OperatorRegressor(OperatorParameters, CallbackSupportMixin, MeasuresCost, 
             geometry=self.geometry_,
             scalers=self.scalers_,
             network=self.module_,
-            base=self.base_,
+            base=self._averaged_base(),
             domain=self.domain_,
             spacing=self.spacing_,
             refinement=self.refinement,
@@ -368,6 +369,15 @@ class OperatorRegressor(OperatorParameters, CallbackSupportMixin, MeasuresCost, 
             dtype=getattr(torch, self.dtype_),
         )
 
+    def _averaged_base(self) -> BaseModel | None:
+        """Return the base, averaged over the images of a sample where predictions are."""
+        base, declared = self.base_, self._symmetries
+        if base is None or not base.has_images or declared is None or not declared.average_predictions:
+            return base
+        spec = self.spec_.network_spec
+        points = cast("FloatArray", base.points)
+        return replace(base, exchange=exchange_of(declared, spec, points, self._columns(spec), self.scalers_))
+
     def _predict_values(self, inputs: FieldSet) -> Predictions:
         """Predict in physical units on the points of the inputs."""
         return self.surrogate_.predict(inputs)
@@ -378,7 +388,15 @@ class OperatorRegressor(OperatorParameters, CallbackSupportMixin, MeasuresCost, 
 
     def _tokens(self, inputs: FieldSet) -> FloatArray | None:
         """Means ``(n, E)`` over the points of the last tokens of the network, as it sees the samples."""
-        return mean_tokens(self.surrogate_, inputs)
+        of_images = self.reference_ is None or self.reference_.has_images
+        return mean_tokens(self.surrogate_, inputs, of_images=of_images)
+
+    def _moving(self) -> PointSymmetries | None:
+        """Declared symmetries, as ones that move points."""
+        if self._symmetries is None:
+            return None
+        box, centre = np.stack([self.domain_.lower, self.domain_.upper]), getattr(self, "symmetry_centre_", None)
+        return moving_symmetries(self._symmetries, self.spec_, box, self._columns(self.spec_), centre)
 
     def _facts(self) -> dict[str, Any]:
         """Network, training and errors, for the model card."""

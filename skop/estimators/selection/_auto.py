@@ -19,7 +19,7 @@ from sklearn.utils.validation import check_is_fitted
 from skop._jobs import workers_for
 from skop._optional import import_optional
 from skop._sklearn_compat import HasMethods, Interval, SequenceOf, StrOptions, fit_context, last_step
-from skop.data import DataSpec, FieldSet, Predictions, TrainingData
+from skop.data import DataSpec, FieldSet, PointSymmetries, Predictions, TrainingData
 from skop.estimators._field import fitted_attributes, restored_on_failure
 from skop.estimators._options import SymmetryOptions
 from skop.estimators._parts import by_chunks
@@ -255,6 +255,11 @@ class AutoRegressor(WrappingRegressor):
         self.estimator_ = search.fit_best(self.results_, seconds)
         self._store_data(data)
         return fitted_attributes(self)
+
+    def _moving(self) -> PointSymmetries | None:
+        """Those of the estimator that predicts."""
+        found: PointSymmetries | None = getattr(self.estimator_, "_moving", lambda: None)()
+        return found
 
     def _search(
         self,

@@ -18,7 +18,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from skop._sklearn_compat import HasMethods, Interval, StrOptions, final_regressor, fit_context
 from skop._typing import FloatArray, IntArray
-from skop.data import FieldSet, Predictions, TrainingData, is_mesh_series, split_series
+from skop.data import FieldSet, PointSymmetries, Predictions, TrainingData, is_mesh_series, split_series
 from skop.estimators._field import FieldRegressor, restored_on_failure
 from skop.estimators._parts import by_chunks
 from skop.estimators._weights import check_weight, used_samples
@@ -283,6 +283,11 @@ class ConformalRegressor(WrappingRegressor):
             _frame_estimator(self.estimator.estimator)._read_scored(X, y, params, sample_weight)
         self.series_, self.mesh_, self.fit_record_ = reader.series_, None, reader.fit_record_
         self.__dict__.update({name: getattr(reader, name) for name in _COLUMNS if hasattr(reader, name)})
+        return found
+
+    def _moving(self) -> PointSymmetries | None:
+        """Those of the estimator that predicts."""
+        found: PointSymmetries | None = getattr(self.estimator_, "_moving", lambda: None)()
         return found
 
     # ------------------------------------------------------------------ prediction

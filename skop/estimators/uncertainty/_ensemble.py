@@ -14,7 +14,7 @@ from sklearn.utils import check_random_state
 from skop._jobs import workers_for
 from skop._sklearn_compat import HasMethods, Interval, fit_context, last_step
 from skop._typing import FloatArray
-from skop.data import FieldSet, Predictions
+from skop.data import FieldSet, PointSymmetries, Predictions
 from skop.estimators._field import FieldRegressor, end_if_interrupted, restored_on_failure
 from skop.estimators._parts import by_chunks
 from skop.estimators._weights import groups_option
@@ -250,6 +250,11 @@ class EnsembleRegressor(MeasuresCost, WrappingRegressor):
     def _tokens(self, inputs: FieldSet) -> FloatArray | None:
         """Those of the first member, whose features these are."""
         found: FloatArray | None = self.estimators_[0]._tokens(inputs)
+        return found
+
+    def _moving(self) -> PointSymmetries | None:
+        """Those of the first member."""
+        found: PointSymmetries | None = self.estimators_[0]._moving()
         return found
 
     def _predict_values(self, inputs: FieldSet) -> Predictions:
