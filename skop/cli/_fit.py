@@ -97,7 +97,7 @@ def fit(
     DATA are mesh files (a list, or a quoted pattern), time series of meshes, one file of arrays (.npz, .mat, .h5), or
     one .csv table. --estimator auto compares classical models and operators, and keeps the best. With --coverage,
     `skop predict` also writes the lower and upper bounds of each field. Ctrl-C ends the training early, and the exit
-    status is 130: the best model so far is saved, except by --estimator auto and with --coverage.
+    status is 130: the best model so far is saved, except with --coverage and in the search of --estimator auto.
     """
     from skop.estimators import ConformalRegressor
 

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from math import prod
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, TypeVar
 
 import numpy as np
 from sklearn.base import RegressorMixin
@@ -38,12 +38,13 @@ from skop.estimators.files._persistence import register, save_estimator
 from skop.exceptions import FieldDataError, each_warning_once
 from skop.metrics import channel_sizes, relative_l2_score
 from skop.surrogate._domain import SeenRanges
-from skop.training import DIRECT_TRAINING, TrainingPlan
+from skop.training import DIRECT_TRAINING, TrainingPlan, weights_dropped
 
-__all__ = ["FieldRegressor", "end_if_interrupted", "fitted_attributes", "restored_on_failure", "times_since"]
+__all__ = ["FieldRegressor", "fit_one_of_several", "fitted_attributes", "restored_on_failure", "times_since"]
 
 #: Predictions at points, or at those of y in the fit for None, with a spread or two bounds or alone; and the points.
 Ask = Callable[[FieldSet, Any], tuple[list[Predictions], FieldSet]]
+T = TypeVar("T")
 
 
 @contextmanager
@@ -96,10 +97,13 @@ def fitted_attributes(estimator: Any) -> dict[str, Any]:
     return {name: value for name, value in vars(estimator).items() if name.endswith("_") and name[0] != "_"}
 
 
-def end_if_interrupted(model: Any) -> None:
-    """Raise an interrupt that has ended a training of a model, since it is to end the other fits of the caller too."""
+def fit_one_of_several(fit: Callable[[], T]) -> T:
+    """Return what a fit returns, or raise an interrupt that has ended its training: it ends the caller's other fits."""
+    with weights_dropped():
+        model = fit()
     if _was_interrupted(model):
         raise KeyboardInterrupt("training was interrupted")
+    return model
 
 
 def _was_interrupted(model: Any) -> bool:

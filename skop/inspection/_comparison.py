@@ -20,6 +20,7 @@ from sklearn.multioutput import MultiOutputRegressor
 
 from skop._typing import FloatArray
 from skop.data import FieldSet, TrainingData, read
+from skop.estimators._field import fit_one_of_several
 from skop.estimators._weights import takes_groups
 from skop.estimators._wrapper import fit_estimator, frame_size
 from skop.estimators.selection._auto import classical_candidates
@@ -188,18 +189,13 @@ def _fit_and_evaluate(
         # The noise level of a Gaussian process on data without noise ends at its lower bound; that is correct.
         warnings.simplefilter("ignore", ConvergenceWarning)
         try:
-            if options:
-                fit_estimator(model, *train, **options)
-            else:
-                model.fit(*train)
+            # A fit of its own keeps its best model; a comparison with models that were cut short says nothing.
+            fit_one_of_several(lambda: fit_estimator(model, *train, **options) if options else model.fit(*train))
         except FieldDataError as error:
             if not may_fail:
                 raise
             return ModelResult(name, None, 0.0, str(error))
     seconds = time.perf_counter() - start
-    if getattr(model, "stopped_", None) == "interrupted":
-        # A fit of its own keeps its best model; a comparison with models that were cut short says nothing.
-        raise KeyboardInterrupt("the comparison was interrupted")
     return ModelResult(name, evaluate(model, *test, names=names), seconds, model=model)
 
 

@@ -22,7 +22,7 @@ from skop.training._gradients import Gradients
 from skop.training._memory import keep_freed_memory
 from skop.training._monitors import Monitor
 from skop.training._order import epoch_rounds
-from skop.training._outcome import warn_of_little_training
+from skop.training._outcome import warn_of_interrupt, warn_of_little_training
 from skop.training._resume import Keeper, ResumePoint
 from skop.training._state import RandomStates, TrainingState, copied
 
@@ -194,7 +194,7 @@ class Trainer:
             self.state.go_back()
             self.resume_point.keep(len(self.history.loss_curve), self.state_dict)
             self.history.stopped = "interrupted"
-            warn("training was interrupted; the best weights so far are kept.")
+            warn_of_interrupt()
         self.clock.stop()
         self._finish()
         self.gradients.forget()

@@ -1,21 +1,47 @@
-"""Warnings of a training that was too short, or that has learned nothing."""
+"""Warnings of a training that was too short, was interrupted, or has learned nothing."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 
 import torch
 
 from skop.exceptions import warn
 from skop.training._config import History, TrainerConfig
 
-__all__ = ["warn_of_little_training"]
+__all__ = ["warn_of_interrupt", "warn_of_little_training", "weights_dropped"]
 
 #: Number of epochs below which a training that `max_time` ended gives a warning.
 _FEW_EPOCHS = 5
 #: Loss of the last epoch, in units of that of the first step, from which a training has hardly learned, or has diverged
 #: if it is as far above that of the mean field.
 _HARDLY_FALLEN, _DIVERGED = 0.5, 2.0
+#: Whether the caller of a fit has no use of weights after an interrupt.
+_are_dropped: ContextVar[bool] = ContextVar("are dropped", default=False)
+
+
+@contextmanager
+def weights_dropped() -> Iterator[None]:
+    """Let interrupted trainings within the block not say that their weights are kept, where the caller drops them.
+
+    Yields
+    ------
+    None
+        The block runs.
+    """
+    token = _are_dropped.set(True)
+    try:
+        yield
+    finally:
+        _are_dropped.reset(token)
+
+
+def warn_of_interrupt() -> None:
+    """Warn that a training was interrupted, and has kept weights."""
+    if not _are_dropped.get():
+        warn("training was interrupted; the best weights so far are kept.")
 
 
 def warn_of_little_training(

@@ -369,6 +369,30 @@ def test_a_lone_operator_that_holds_all_other_models_is_not_tried(budget):
         assert (len(Operator.fits) > 1) == (count < 10)
 
 
+@pytest.mark.parametrize(("slope", "grouped", "n_fits"), [(0, False, 3), (10, False, 1), (10, True, 1)])
+def test_a_lone_operator_is_tried_where_its_base_would_be_no_better_than_the_mean(budget, slope, grouped, n_fits):
+    class Operator(Timed):
+        def __init__(self, error=0.1, max_time=None, base="auto"):
+            super().__init__(error, max_time)
+            self.base = base
+
+    rng = np.random.default_rng(11)
+    X = rng.random((60, 5))
+    y = slope * X[:, 0] + rng.normal(size=60)
+    groups = {"groups": np.repeat([f"run {number}" for number in range(30)], 2)} if grouped else {}
+    candidates = [("mean", pod("mean")), ("ridge", pod("ridge")), ("over", Operator())]
+    rows = AutoRegressor(candidates=candidates, max_time=60, random_state=0).fit(X, y, **groups).results_
+    # The fit of its base, a trial, and a longer one where a model leads; or the final fit alone.
+    assert len(Operator.fits) == n_fits
+    assert (rows[0]["candidate"] == "over") == bool(slope)
+    assert ("not tried" in rows[0]["reason"]) == bool(slope)
+    # A base that is asked for by name is not dropped.
+    Operator.fits.clear()
+    candidates[2] = ("over", Operator(base="pod"))
+    AutoRegressor(candidates=candidates, max_time=60, random_state=0).fit(X, y)
+    assert len(Operator.fits) == 1
+
+
 def test_weight_zero_is_leaving_out_and_errors_are_weighted():
     y = np.r_[ones := np.ones(8), 2 * ones]
     X, weight = np.random.default_rng(0).random((16, 2)), np.arange(16.0) % 4 * np.repeat([1.0, 3.0], 8)

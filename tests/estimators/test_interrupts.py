@@ -15,7 +15,7 @@ from skop import (
     RolloutRegressor,
 )
 from skop.data import FieldLoader
-from skop.exceptions import SkopWarning
+from skop.exceptions import SkopWarning, held_warnings
 
 X = np.random.default_rng(0).normal(size=(8, 4, 4, 1))
 
@@ -97,17 +97,33 @@ CALLS = {
 }
 
 
-@pytest.mark.filterwarnings("ignore::skop.exceptions.SkopWarning")
 def test_an_interrupt_inside_another_call_reaches_the_user(interrupt_after, subtests):
     for name in CALLS:
         with subtests.test(name):
             count, model = interrupt_after(9), CALLS[name]()
-            with pytest.raises(KeyboardInterrupt):
+            with held_warnings() as held, pytest.raises(KeyboardInterrupt):
                 model.fit(*[np.concatenate([X, X + 1])] * 2)
+            assert not any("weights so far are kept" in text for text, _ in held)
             # Nothing was trained after it: one more batch tells the share of the network, and one what is known.
             assert count[0] <= 11
             with pytest.raises(NotFittedError):
                 model.predict(X)
+
+
+def test_an_interrupt_of_the_final_fit_of_a_choice_keeps_its_model(interrupt_after):
+    candidates = [("LaMO", small(max_iter=10**6))]
+    # A lone candidate is not tried. Of a limited time, a pass before the training is one batch more.
+    interrupt_after(12)
+    model = AutoRegressor(candidates=candidates, max_time=600)
+    with pytest.warns(SkopWarning, match="interrupted; the best weights so far are kept"):
+        model.fit(X, X)
+    assert (model.estimator_.n_iter_, model.estimator_.stopped_) == (2, "interrupted")
+    assert model.results_[0]["status"] == "chosen"
+    assert np.isfinite(model.predict(X)).all()
+    # An estimator around it, which would go on with other fits, ends.
+    interrupt_after(12)
+    with pytest.raises(KeyboardInterrupt):
+        EnsembleRegressor(AutoRegressor(candidates=candidates, max_time=600), n_members=2).fit(X, X)
 
 
 SEARCHES = {

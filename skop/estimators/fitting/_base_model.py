@@ -29,7 +29,7 @@ from sklearn.utils import gen_batches
 
 from skop._typing import FloatArray, GridShape, IntArray
 from skop.data import FieldSet, Predictions, Scalers, Targets, TrainingData, interpolate_fields, query_points
-from skop.estimators._field import FieldRegressor, end_if_interrupted
+from skop.estimators._field import FieldRegressor, fit_one_of_several
 from skop.estimators._reading import checked_by_caller
 from skop.estimators._weights import counts_as_weight, weight_option
 from skop.estimators.classical._components import BEYOND_CHANCE, error_of_mean, mean_of, of_others
@@ -46,6 +46,7 @@ from skop.surrogate._predictions import rows_of
 
 __all__ = [
     "BaseModel",
+    "is_better_than_mean",
     "remainder_sizes",
     "shared_between_fits",
     "standardized",
@@ -225,7 +226,7 @@ class BaseModel:
                 errors = [_relative_error(part, chosen.targets, merged_weight) for part in (again, found)]
                 if OF_USE * errors[0] <= errors[1]:
                     found, nodes, estimator = again, estimator.numbering_, other
-        is_useful = _is_better_than_mean(found, chosen.targets, merged_weight, runs)
+        is_useful = is_better_than_mean(found, chosen.targets, merged_weight, runs)
         found = rows_of(found, group)
         error, seen = (_relative_error(found, whole.targets, own, by) for by in (_handicaps(estimator), None))
         shared = data.inputs.shared_coords
@@ -608,18 +609,42 @@ def _sum_of(rows: FloatArray, weight: FloatArray | None) -> FloatArray:
     return np.asarray(np.sum(rows, axis=0) if weight is None else weight @ rows)
 
 
-def _is_better_than_mean(
-    found: Predictions, targets: Targets, weight: FloatArray | None, runs: IntArray | None
+def is_better_than_mean(
+    found: Predictions,
+    targets: Targets,
+    weight: FloatArray | None,
+    runs: IntArray | None,
+    means: Predictions | None = None,
 ) -> bool:
     """Whether predictions of unseen samples have smaller squared errors than the mean of the others, beyond chance.
 
     Each channel and scalar counts by itself, since a share of the network is chosen for each. The frames of a run
     count as one sample. If nothing varies, the base is taken.
+
+    Parameters
+    ----------
+    found : Predictions
+        Predictions of n samples.
+    targets : Targets
+        True values.
+    weight : ndarray of shape (n,) or None
+        Weights of the samples.
+    runs : ndarray of int, shape (n,), or None
+        Numbers of the runs.
+    means : Predictions or None, default=None
+        Mean of the samples of the fit of each prediction; None takes that of all other samples.
+
+    Returns
+    -------
+    bool
+        Whether one channel or scalar has.
     """
     n_samples, varies = len(targets), False
-    for own, true in pairs(found, targets):
+    for (own, true), (others, _) in zip(pairs(found, targets), pairs(means or found, targets), strict=True):
         if own is not None:
-            by_mean = np.multiply((true - mean_of(true, weight)).T, np.ravel(of_others(n_samples, weight))).T
+            by_mean = true - others
+            if means is None:
+                by_mean = np.multiply((true - mean_of(true, weight)).T, np.ravel(of_others(n_samples, weight))).T
             mean, base = (
                 np.square(part).reshape(n_samples, -1, true.shape[-1]).sum(axis=1) for part in (by_mean, true - own)
             )
@@ -676,8 +701,7 @@ def _fit_on(
         estimator._fit(data, runs, (nothing, nothing) if units is None else units, weight)
         return
     X: Any = data.inputs.params if data.spec.has_features else data.inputs
-    estimator.fit(X, _as_y(data.targets), **weight_option(estimator, weight))
-    end_if_interrupted(estimator)
+    fit_one_of_several(lambda: estimator.fit(X, _as_y(data.targets), **weight_option(estimator, weight)))
 
 
 def _at_nodes(inputs: FieldSet, nodes: FloatArray) -> FieldSet:

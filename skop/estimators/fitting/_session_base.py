@@ -89,13 +89,11 @@ class SessionBase:
             inputs, targets = whole.inputs, whole.targets
             if not (inputs.in_memory and targets.in_memory):
                 inputs, targets = inputs.read(slice(None)), targets.read(slice(None))
-            options: Any = _units_of(scalers), session.weight, session.n_frames, session.groups
-            if averages:
-                held = whole.spec.network_spec, inputs.coords, model._columns(whole.spec), scalers
-                exchange = cast("Exchange", exchange_of(model._symmetries, *held))
-                return _fit_to_images(session, replace(whole, inputs=inputs, targets=targets), exchange, options[0])
-            samples = replace(whole, inputs=inputs, targets=standardized(targets, scalers))
-            base, unseen = BaseModel.fit(model.base, samples, session.used, *options)
+            samples = replace(whole, inputs=inputs, targets=targets)
+            base, unseen = self._fit_kind(model.base, samples, scalers)
+            if model.base == "auto" and not (base.is_useful or model._continues):
+                # Held-out samples hold a network over the mean back too, where it would learn noise by heart.
+                base, unseen = self._fit_kind(PODRegressor(regressor="mean"), samples, scalers)
             return base, unseen if resampler is None else on_grid_of(resampler, unseen, inputs)
 
         base, unseen, model._base_seconds = session.kept.base_model(fit)
@@ -103,17 +101,25 @@ class SessionBase:
         over = 0.0 if model.max_time is None else model._base_seconds - model.max_time / 2
         if over > 1:
             warn(
-                f"the fit takes {in_words(over)} more than max_time={model.max_time:g}: its base took "
-                f"{in_words(model._base_seconds)}, which is never cut short, and the network has half of the limit. "
+                f"the fit takes {in_words(over)} more than max_time leaves it, {in_words(model.max_time)}: its base "
+                f"took {in_words(model._base_seconds)}, which is never cut short, and the network has half of that. "
                 "Raise max_time, or set base=PODRegressor(regressor='ridge') or base=None."
             )
-        if model.base == "auto" and not (base.is_useful or model._continues):
-            return
         model.base_, self.unseen = base, unseen
         if model._continues:
             network = cast("CorrectionNetwork", model.module_)
             base.leaves_rest = network.learns_rest
             network.use_whole()
+
+    def _fit_kind(self, kind: Any, data: TrainingData, scalers: Scalers) -> tuple[BaseModel, Predictions]:
+        """Fit a kind of base to samples, or to their images, and predict each by a fit without it."""
+        session, model, units = self.session, self.session.estimator, _units_of(scalers)
+        if model._symmetries is not None and model._symmetries.average_predictions:
+            spec = data.spec.network_spec
+            held = model._symmetries, spec, data.inputs.coords, model._columns(data.spec), scalers
+            return _fit_to_images(kind, session, data, cast("Exchange", exchange_of(*held)), units)
+        samples = replace(data, targets=standardized(data.targets, scalers))
+        return BaseModel.fit(kind, samples, session.used, units, session.weight, session.n_frames, session.groups)
 
     def _refuse(self, reason: str) -> None:
         """Raise or warn where the samples cannot have the base that is asked for."""
@@ -264,7 +270,7 @@ def _why_no_images(model: Any, data: TrainingData) -> str:
 
 
 def _fit_to_images(
-    session: FitSession, data: TrainingData, exchange: Exchange, units: Any
+    kind: Any, session: FitSession, data: TrainingData, exchange: Exchange, units: Any
 ) -> tuple[BaseModel, Predictions]:
     """Fit a base to all images of the samples; its predictions of unseen samples are averaged over their images."""
     n_samples, images, runs = len(data.inputs), range(exchange.order), session.groups
@@ -280,7 +286,7 @@ def _fit_to_images(
     used = np.concatenate([session.used + number * n_samples for number in images])
     weight = None if session.weight is None else np.tile(session.weight, len(images))
     # All images of a sample are left out together.
-    base, found = BaseModel.fit(session.estimator.base, whole, used, units, weight, groups=np.tile(runs, len(images)))
+    base, found = BaseModel.fit(kind, whole, used, units, weight, groups=np.tile(runs, len(images)))
     base.has_images = True
 
     def unseen(number: int) -> list[torch.Tensor | None]:

@@ -94,8 +94,8 @@ class OperatorParameters(HasParts):
         default="auto",
         text=(
             'Classical model with which the network is combined. ``"pod"`` is `PODRegressor`, ``"linear"`` its linear '
-            'map; ``"auto"`` takes `PODRegressor` if it is clearly better than the mean on unseen samples, and no base '
-            "otherwise; an estimator of skop is taken unchanged. If the error of the base on unseen samples is below "
+            'map; ``"auto"`` takes `PODRegressor` if it is clearly better than the mean on unseen samples, else the '
+            "mean; an estimator of skop is taken unchanged. If the error of the base on unseen samples is below "
             "2 % of the variation, the network learns the residual, with the base's predictions as further inputs. "
             "Otherwise it learns the whole map. Some samples are held out to choose the share of each: half the square "
             "root of their number, 5 to 64; of scalars alone twice the root, and at most a quarter. If they show that "

@@ -135,8 +135,9 @@ class AutoRegressor(WrappingRegressor):
     **Operators with `PODRegressor` as their base.** Such an operator uses its network only as far as held-out samples
     support it. Its error is therefore at most that of `PODRegressor`, except for the noise of these samples, and its
     training ends early if the network adds nothing. A single operator is not tried in the search, and has the whole
-    rest of the budget, if all other candidates are models that it contains, or are out; nor is the first of several if
-    there is no time to try any. Successive fits to the same samples share one fit of their base.
+    rest of the budget, if all other candidates are models that it contains, or are out, and one of them is better than
+    the mean on held-out samples, beyond chance, or is out; nor is the first of several if there is no time to try any.
+    Successive fits to the same samples share one fit of their base.
 
     Examples
     --------
@@ -231,7 +232,8 @@ class AutoRegressor(WrappingRegressor):
             If X or y cannot be used, there are fewer than two samples or groups, or no candidate takes the data; a
             ValueError.
         KeyboardInterrupt
-            If the user interrupts; an earlier fit is kept.
+            If the user interrupts before the end of the first epoch of the final fit, or one by `n_jobs`; an earlier
+            fit is kept. Later an interrupt ends the training with a warning, and the best weights so far are kept.
         """
         group = join_group()
         with restored_on_failure(self), each_warning_once(), group.together():

@@ -23,15 +23,17 @@ from sklearn.utils.validation import has_fit_parameter
 
 from skop._typing import FloatArray, IntArray
 from skop.data import DataSpec, FieldSet, Predictions, Targets, TrainingData
-from skop.estimators._field import end_if_interrupted
+from skop.estimators._field import fit_one_of_several
 from skop.estimators._reading import checked_by_caller
 from skop.estimators._streams import samples_at_once
 from skop.estimators._weights import labels_of_groups, takes_groups
 from skop.estimators._wrapper import as_input, as_predictions, fit_estimator, frame_size
+from skop.estimators.classical._components import mean_of
 from skop.estimators.classical._pod import OF_USE, PODRegressor
-from skop.estimators.fitting._base_model import shared_between_fits
+from skop.estimators.fitting._base_model import is_better_than_mean, shared_between_fits
 from skop.exceptions import FieldDataError, NonFinitePredictionError
 from skop.metrics import channel_sizes
+from skop.surrogate._predictions import each_part, joined
 from skop.training import DIRECT_TRAINING, TrainingPlan, in_words
 
 __all__ = ["Candidate", "Samples", "Search", "make_candidates", "make_folds"]
@@ -194,9 +196,13 @@ class Samples:
 
     def fit_one_of_several(self, model: Any) -> Any:
         """Fit a model; an interrupt of its training ends the fits of the others too."""
-        fitted = self.fit(model)
-        end_if_interrupted(fitted)
-        return fitted
+        return fit_one_of_several(lambda: self.fit(model))
+
+    def mean(self, count: int) -> Predictions:
+        """Mean of the targets as predictions of a number of samples."""
+        field, scalars = self.targets.field, self.targets.scalars
+        held = Predictions(None if field is None else np.asarray(field.values, dtype=np.float64), scalars)
+        return each_part(lambda part: np.repeat(mean_of(part, self.weight)[np.newaxis], count, axis=0), held)
 
     def predicted_by(self, model: Any) -> Predictions:
         """Predictions of a model at the points of the targets."""
@@ -311,9 +317,9 @@ def _try(estimator: Any, most: float | None, samples: Samples, train: IntArray, 
 
 
 def _fit_on_all(estimator: Any, samples: Samples) -> Any:
-    """Fit the chosen model, in any process."""
+    """Fit the chosen model, in any process; an interrupt of its training keeps it."""
     # The noise level of a Gaussian process on data without noise ends at its lower bound; that is correct.
-    return _attempted(lambda: samples.fit_one_of_several(estimator), ConvergenceWarning)
+    return _attempted(lambda: samples.fit(estimator), ConvergenceWarning)
 
 
 def _require_time(estimator: Any, samples: Samples, most: float) -> None:
@@ -472,7 +478,22 @@ class Search:
         data, every = TrainingData(self.samples.inputs, self.samples.targets, self.samples.spec), len(self.samples)
         why_not = getattr(operator.estimator, "_why_no_base", None)
         # Without a base, for example with too few samples, it may be worse than the model.
-        return why_not is None or not why_not(data, np.arange(every), DIRECT_TRAINING, self.samples.groups)
+        if why_not is not None and why_not(data, np.arange(every), DIRECT_TRAINING, self.samples.groups):
+            return False
+        # "auto" takes the mean in place of a model that is no better. Where one takes too long, so does a trial.
+        may_drop = operator.estimator.base == "auto" and len(rivals) == len(models)
+        return not may_drop or any(self._is_of_use(candidate) for candidate in rivals)
+
+    def _is_of_use(self, model: Candidate) -> bool:
+        """Whether a model predicts held-out samples better than their mean does, beyond chance, as a base has to."""
+        folds = [self.folds[fold] for fold in model.trials]
+        rows = np.concatenate([valid for _, valid in folds])
+        held, groups = self.samples[rows], self.samples.groups
+        labels = np.arange(len(self.samples)) // (self.samples.plan.n_steps or 1) if groups is None else groups
+        runs = np.unique(labels[rows], return_inverse=True)[1]
+        found = joined([trial.predicted for trial in model.trials.values()])
+        means = joined([self.samples[train].mean(len(valid)) for train, valid in folds])
+        return is_better_than_mean(found, held.targets, held.weight, runs, means)
 
     def _fit_operators(self, operators: list[Candidate]) -> None:
         """Fit operators for equal times, before a final fit on the first fold alone, so that each has more time."""

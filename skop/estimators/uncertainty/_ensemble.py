@@ -15,7 +15,7 @@ from skop._jobs import workers_for
 from skop._sklearn_compat import HasMethods, Interval, fit_context, last_step
 from skop._typing import FloatArray
 from skop.data import FieldSet, PointSymmetries, Predictions
-from skop.estimators._field import FieldRegressor, end_if_interrupted, restored_on_failure
+from skop.estimators._field import FieldRegressor, fit_one_of_several, restored_on_failure
 from skop.estimators._parts import by_chunks
 from skop.estimators._weights import groups_option
 from skop.estimators._wrapper import WrappingRegressor, continued, fit_estimator, goes_on
@@ -300,8 +300,8 @@ def _fit_member(member: Any, X: Any, y: Any, plan: TrainingPlan, options: dict[s
     """Fit a member, of which the first one alone says how long it will take."""
     params = {} if is_first else member.get_params()
     told = {name: held for name, held in params.items() if name.rpartition("__")[2] == "verbose" and held == "auto"}
-    fit_estimator(member.set_params(**dict.fromkeys(told, False)), X, y, plan, **options)
-    end_if_interrupted(member)
+    member.set_params(**dict.fromkeys(told, False))
+    fit_one_of_several(lambda: fit_estimator(member, X, y, plan, **options))
     return member.set_params(**told)
 
 
