@@ -21,7 +21,15 @@ from skop.surrogate._domain import SeenRanges
 from skop.surrogate._novelty import Novelty, features, reference_of
 from skop.surrogate._symmetries import declared_symmetries
 
-__all__ = ["Exchange", "exchange_of", "images_of", "moving_symmetries", "novelty_of_images", "with_images"]
+__all__ = [
+    "Exchange",
+    "exchange_of",
+    "images_of",
+    "moving_symmetries",
+    "novelty_of_images",
+    "with_exchange",
+    "with_images",
+]
 
 #: Largest number of images whose ranges are computed, and of values of their samples, but at least so many samples.
 _KEPT, _VALUES, _LEAST = 16_000, 2**25, 16
@@ -134,6 +142,13 @@ def exchange_of(
         return Exchange(MappedSymmetries(moving_symmetries(options, spec, points, columns), points), scalers)
     except FieldDataError:
         return None
+
+
+def with_exchange(base: Any, options: Any, spec: DataSpec, columns: Callable[..., Any], scalers: Any) -> Any:
+    """Return a base, averaged over the images of a sample where predictions are; columns are told of a spec."""
+    if base is None or not base.has_images or options is None or not options.average_predictions:
+        return base
+    return replace(base, exchange=exchange_of(options, spec, base.points, columns(spec), scalers))
 
 
 # ---------------------------------------------------------------------- what a fit has seen

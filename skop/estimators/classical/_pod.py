@@ -247,14 +247,13 @@ class PODRegressor(FieldRegressor):
         X, y, params : as in `LaMORegressor.fit`
             Inputs, targets and global parameters.
         sample_weight : array-like of shape (n,) or None, default=None
-            Weights of the samples in means, components, regressions and leave-one-out errors. The variance of the noise
-            of a sample is divided by its weight; interpolations go through samples of any positive weight. Only the
-            ratios of weights count. A weight of 2 is that of two samples with the same inputs and targets, which count
-            as one sample of this weight in any fit. Samples of weight 0 are not used.
+            Weights of the samples in means, components, regressions and leave-one-out errors, of which the ratios
+            count. The variance of the noise of a sample is divided by its weight; interpolations go through samples of
+            any positive weight. Samples with the same inputs and targets count as one of their weights together.
+            Samples of weight 0 are not used.
         groups : array-like of shape (n,) or None, default=None
-            Labels of groups of samples, such as the frames of a run. Leave-one-out errors then leave out whole groups,
-            since the other samples of a group tell too much of one of them. `TimeConditionedRegressor` and
-            `RolloutRegressor` pass the trajectories.
+            Labels of groups of samples, such as the frames of a run, which leave-one-out errors leave out as a whole.
+            `TimeConditionedRegressor` and `RolloutRegressor` pass the trajectories.
 
         Returns
         -------

@@ -461,8 +461,7 @@ class FitSession:
             warn(
                 f"the symmetries mirror or rotate samples, but the components of {', '.join(fields)} are left as they "
                 "are; if these are vectors or tensors, name them in SymmetryOptions(input_vectors=..., "
-                "target_vectors=..., input_tensors=..., target_tensors=...).",
-                SkopWarning,
+                "target_vectors=..., input_tensors=..., target_tensors=...)."
             )
         return symmetries if isinstance(symmetries, PointSymmetries) else None, centre
 

@@ -41,7 +41,7 @@ from skop.surrogate import Surrogate
 from skop.surrogate._building import refuse_too_large
 from skop.surrogate._correction import CorrectionNetwork
 from skop.surrogate._gradient import gradient
-from skop.surrogate._images import exchange_of, moving_symmetries
+from skop.surrogate._images import moving_symmetries, with_exchange
 from skop.surrogate._tokens import mean_tokens
 from skop.training import DIRECT_TRAINING, Group, History, TrainingPlan, join_group
 from skop.training._runtime import isolated_randomness, pick_dtype
@@ -353,7 +353,7 @@ class OperatorRegressor(OperatorParameters, CallbackSupportMixin, MeasuresCost, 
             geometry=self.geometry_,
             scalers=self.scalers_,
             network=self.module_,
-            base=self._averaged_base(),
+            base=with_exchange(self.base_, self._symmetries, self.spec_.network_spec, self._columns, self.scalers_),
             domain=self.domain_,
             spacing=self.spacing_,
             refinement=self.refinement,
@@ -368,15 +368,6 @@ class OperatorRegressor(OperatorParameters, CallbackSupportMixin, MeasuresCost, 
             device=self.device_,
             dtype=getattr(torch, self.dtype_),
         )
-
-    def _averaged_base(self) -> BaseModel | None:
-        """Return the base, averaged over the images of a sample where predictions are."""
-        base, declared = self.base_, self._symmetries
-        if base is None or not base.has_images or declared is None or not declared.average_predictions:
-            return base
-        spec = self.spec_.network_spec
-        points = cast("FloatArray", base.points)
-        return replace(base, exchange=exchange_of(declared, spec, points, self._columns(spec), self.scalers_))
 
     def _predict_values(self, inputs: FieldSet) -> Predictions:
         """Predict in physical units on the points of the inputs."""
