@@ -173,6 +173,8 @@ def _lamo(options: DemoOptions) -> LaMORegressor:
     return LaMORegressor(
         # If the permeability is mirrored or transposed, so is the pressure.
         symmetries=SymmetryOptions(names=["flip_x", "transpose"], average_predictions=True),
+        # Images of this many samples are too many for a base.
+        base=None,
         max_iter=options.epochs,
         max_time=options.max_time,
         # A tenth is held out for the validation curve. The patience is so long that early stopping does not occur.

@@ -31,7 +31,7 @@ __all__ = ["SessionBase", "why_no_base"]
 _BASE_BYTES = 2**28
 _TOO_LARGE = f"X and y are not in memory and hold more than {_BASE_BYTES >> 20} MiB in double precision"
 #: Most images of samples to which a base is fitted, where predictions are averaged over symmetries.
-_MOST_IMAGES = 4_000
+_MOST_IMAGES = 1_000
 _TOO_MANY_IMAGES = (
     "predictions are averaged over symmetries, and a classical model would be fitted to all images of the samples, "
     f"which are more than {_MOST_IMAGES} or {_BASE_BYTES >> 18} MiB in double precision"
