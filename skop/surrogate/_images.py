@@ -33,8 +33,8 @@ __all__ = [
 
 #: Largest number of images whose ranges are computed, and of values of their samples, but at least so many samples.
 _KEPT, _VALUES, _LEAST = 16_000, 2**25, 16
-#: Number of samples whose images are compared at once with those of a fit.
-_AT_ONCE = 256
+#: Largest number of values, and of samples, whose images are compared at once with those of a fit.
+_COMPARED, _AT_ONCE = 2**22, 256
 
 
 def moving_symmetries(
@@ -146,9 +146,13 @@ def exchange_of(
 
 def with_exchange(base: Any, options: Any, spec: DataSpec, columns: Callable[..., Any], scalers: Any) -> Any:
     """Return a base, averaged over the images of a sample where predictions are; columns are told of a spec."""
-    if base is None or not base.has_images or options is None or not options.average_predictions:
+    if base is None or base.images is None or options is None or not options.average_predictions:
         return base
-    return replace(base, exchange=exchange_of(options, spec, base.points, columns(spec), scalers))
+    found = exchange_of(options, spec, base.points, columns(spec), scalers)
+    # Symmetries can be declared anew after a fit; one set of points has the same ones wherever matrices are the same.
+    own = None if found is None else found.symmetries.matrices
+    is_same = own is not None and own.shape == base.images.shape and np.allclose(own, base.images)
+    return replace(base, exchange=found if is_same else None)
 
 
 # ---------------------------------------------------------------------- what a fit has seen
@@ -187,6 +191,8 @@ def with_images(seen: SeenRanges, symmetries: PointSymmetries, inputs: FieldSet,
     SeenRanges
         Ranges, and medians of the parameters.
     """
+    if len(symmetries.dense[0]) < 2:
+        return seen
     size = inputs.n_points.mean() * (inputs.n_dims + inputs.n_channels + targets.n_outputs)
     count = max(min(_KEPT // len(symmetries.dense[0]), int(_VALUES / size)), _LEAST)
     rows = np.unique(np.linspace(0, len(inputs) - 1, count).astype(int))
@@ -222,13 +228,15 @@ def novelty_of_images(estimator: Any, inputs: FieldSet, symmetries: PointSymmetr
     found = reference.novelty(points)
     if symmetries is None or not reference.has_images:
         return found
-    for start in range(0, len(inputs), _AT_ONCE):
-        rows = slice(start, start + _AT_ONCE)
+    size = float(np.mean(inputs.n_points)) * max(inputs.n_dims + inputs.n_channels, 1)
+    step = max(1, min(_AT_ONCE, int(_COMPARED / max(size, 1.0))))
+    for start in range(0, len(inputs), step):
+        rows = slice(start, start + step)
         for image in images_of(symmetries, inputs.read(rows)):
+            moved = reference.of_image(image, points[rows])
             # Samples may have been moved with the points that they share, or have stayed on them.
-            for moves in (True, False) if image.shared_coords else (True,):
-                other = reference.novelty(reference.of_image(image, points[rows], moves=moves))
-                for least, own in zip(found, other, strict=True):
+            for other in [moved, reference.at_points_of(points[rows], moved)] if image.shared_coords else [moved]:
+                for least, own in zip(found, reference.novelty(other), strict=True):
                     np.minimum(least[rows], own, out=least[rows])
     return found
 

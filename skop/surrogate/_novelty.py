@@ -357,8 +357,8 @@ class Reference:
                 )
         return np.concatenate([group.features(raw[group.kind]) for group in self.groups], axis=1)
 
-    def of_image(self, image: FieldSet, points: FloatArray, *, moves: bool) -> FloatArray:
-        """Features of images of samples with features (n, k), whose tokens, and places of points or not, they keep."""
+    def of_image(self, image: FieldSet, points: FloatArray) -> FloatArray:
+        """Features of images of samples with features (n, k), whose tokens they keep."""
         found, column = points.copy(), 0
         for group in self.groups:
             columns = slice(column, column := column + len(group.components) + 1)
@@ -367,10 +367,19 @@ class Reference:
                 raw = np.asarray(image.params, dtype=np.float64)
             elif group.kind == "fields":
                 raw = _of_fields(image, self.lattice).reshape(len(image), -1)
-            elif group.kind == "points" and moves:
+            elif group.kind == "points":
                 raw = _of_points(image, self.lattice)
             if raw is not None:
                 found[:, columns] = group.features(raw)
+        return found
+
+    def at_points_of(self, points: FloatArray, moved: FloatArray) -> FloatArray:
+        """Features (n, k) of samples that moved, with the points of others."""
+        found, column = moved.copy(), 0
+        for group in self.groups:
+            columns = slice(column, column := column + len(group.components) + 1)
+            if group.kind == "points":
+                found[:, columns] = points[:, columns]
         return found
 
     def novelty(self, points: FloatArray) -> Novelty:

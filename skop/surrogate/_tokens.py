@@ -7,6 +7,7 @@ import torch
 
 from skop._typing import FloatArray, GridShape
 from skop.data import Batch, FieldLoader, FieldSet, Predictions
+from skop.exceptions import FieldDataError
 from skop.modules import observe_features
 from skop.surrogate._stages import Query
 from skop.surrogate._surrogate import PREDICT_VALUES, Surrogate
@@ -54,9 +55,13 @@ def _of_images(surrogate: Surrogate, inputs: FieldSet, of_images: bool) -> Float
     """Means of the last tokens of samples and of their images under declared symmetries, which all have the same."""
     query = Query(inputs)
     symmetrise = surrogate.symmetrise if of_images else None
-    images = [query] if symmetrise is None else list(symmetrise.images(query))
-    some = images[:: -(-len(images) // _IMAGES)]
-    found = [_of_network(surrogate, surrogate.loader(image.inputs, **image.options)) for image in some]
+    try:
+        images = [query] if symmetrise is None else list(symmetrise.images(query))
+        some = images[:: -(-len(images) // _IMAGES)]
+        found = [_of_network(surrogate, surrogate.loader(image.inputs, **image.options)) for image in some]
+    except FieldDataError:
+        # Symmetries that do not map the points of these samples onto each other have no images there.
+        found = [_of_network(surrogate, surrogate.loader(inputs))]
     means = [part for part in found if part is not None]
     return np.mean(means, axis=0) if means else None
 

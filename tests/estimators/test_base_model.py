@@ -551,7 +551,7 @@ def test_a_base_is_averaged_over_symmetries_with_its_network():
     # The mirrored loads are far from those of the fit, but not from their images.
     new = FieldSet(points, None, params=loads[:5] * [-1, 1])
     model = small(base="pod", symmetries=symmetries).fit(X, y)
-    assert model.base_.has_images
+    assert model.base_.images is not None
     np.testing.assert_allclose(model.predict(new).values, np.roll(truth[:5], 8, axis=1) * [-1, 1], atol=1e-3)
     model = small(base="linear", symmetries=symmetries, dtype="float64").fit(X, y)
     for shares in (np.zeros(2), np.array([0.7, 0.0]), np.ones(2)):
@@ -564,6 +564,13 @@ def test_a_base_is_averaged_over_symmetries_with_its_network():
     # The network has a part that is seen: the test can fail.
     model.module_.set_shares(np.zeros(2), None)
     assert np.abs(found - model.predict(X[:5]).values).max() > 1e-4
+    # Of symmetries that are declared after the fit the base has seen no images.
+    pairs = FieldSet(np.concatenate([points, points * [1, -1] + [0, 1]]), None, params=loads)
+    bent = FieldSet(pairs.coords, np.concatenate([truth, truth * [1, -1]], axis=1))
+    model = small(base="linear", symmetries=symmetries).fit(pairs, bent)
+    model.set_params(symmetries=clone(symmetries).set_params(names=("flip_x", "flip_y")))
+    with pytest.raises(FieldDataError, match="that the fit of the base did not average over"):
+        model.predict(pairs)
 
 
 def test_a_base_that_cannot_be_averaged_over_symmetries_is_named():

@@ -593,3 +593,9 @@ def test_planes_that_map_bent_grids_onto_themselves_exchange_values(estimator):
         model.predict(FieldSet(points + np.array([0, 0.1]), fields))
     with pytest.raises(FieldDataError, match="the points of a sample are others than those"):
         model.predict(FieldSet(np.stack([points, 1.1 * points]), fields[:2]))
+    # Without averages there is no need of images there, and such samples are far from those of the fit.
+    model = small(estimator, symmetries=SymmetryOptions(mirrors=options["mirrors"]), base=None).fit(X, X)
+    for other in (points * [1.05, 1], np.stack([points, 1.1 * points])):
+        part = FieldSet(other, fields[: len(other) if other.ndim == 4 else 12])
+        assert np.isfinite(model.predict(part).values).all()
+        assert np.isfinite(model.novelty(part).score).all()

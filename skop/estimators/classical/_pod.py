@@ -577,10 +577,11 @@ def warn_of_new_values(model: PODRegressor) -> None:
     model : PODRegressor
         Fitted model.
     """
-    if not isinstance(model.regressor, str):
+    # The leave-one-out error is that of all outputs, and models of some have others.
+    if not isinstance(model.regressor, str) or len(model.models_) > 1:
         return
     told, mean = model.leave_one_out_error_, model.leave_one_out_errors_["mean"]
-    for place, values, factor in (found for part in model.models_ for found in part.at_new_values()):
+    for place, values, factor in model.models_[0].at_new_values():
         # Whole numbers may be those of categories, and no parabola can be judged by three values.
         is_counted = len(values) < 4 or np.allclose(values, np.round(values), rtol=1e-9, atol=1e-9)
         if is_counted or factor < _LARGER or factor * told < _MATTERS * mean:

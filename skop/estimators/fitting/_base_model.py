@@ -112,8 +112,8 @@ class BaseModel:
         Whether distances between nodes were alike in all samples of the fit with points of their own.
     is_useful : bool, default=True
         Whether it predicts one of the outputs of unseen samples better than their mean does, beyond chance.
-    has_images : bool, default=False
-        Whether it was fitted to all images of its samples under symmetries over which predictions are averaged.
+    images : ndarray of shape (k, d, d) or None, default=None
+        Matrices of the symmetries to whose images of the samples it was fitted, where predictions are averaged.
     exchange : Exchange or None, default=None
         Images over which its predictions are averaged; None in files, and in a fit.
     """
@@ -128,7 +128,7 @@ class BaseModel:
     nodes: Any = None
     keeps_distances: bool = False
     is_useful: bool = True
-    has_images: bool = False
+    images: FloatArray | None = None
     exchange: Exchange | None = None
 
     @classmethod
@@ -780,10 +780,10 @@ def _check_base_model(held: Held) -> None:
     held.need("spec_" in vars(held.get("estimator")), "estimator", "a fitted estimator")
     held.number("error", finite=False)
     held.flag("leaves_rest")
-    held.flag("has_images")
     held.need(held.get("exchange") is None, "exchange", "None")
     held.part("nodes", "Numbering", optional=True)
     n_dims = held.get("estimator").spec_.n_dims
+    held.array("images", None, n_dims, n_dims, optional=True)
     for points, grid in (("points", "grid_shape"), ("target_points", "target_grid")):
         own = held.array(points, None, n_dims, optional=True)
         shape = held.shape(grid)

@@ -287,7 +287,7 @@ def _fit_to_images(
     weight = None if session.weight is None else np.tile(session.weight, len(images))
     # All images of a sample are left out together.
     base, found = BaseModel.fit(kind, whole, used, units, weight, groups=np.tile(runs, len(images)))
-    base.has_images = True
+    base.images = exchange.symmetries.matrices
 
     def unseen(number: int) -> list[torch.Tensor | None]:
         """Predictions of one image of each sample."""
