@@ -99,7 +99,7 @@ def test_predictions_keep_their_digits_far_from_zero(subtests):
             with subtests.test(c=c, scalars=scalars):
                 X, y = make_data(12)
                 X, y = (X[:, 0, 0], y[:, 0, 0, 0]) if scalars else (X, y)
-                model = small(dtype="float32").fit(X, y + c)
+                model = small(dtype="float32", base=None).fit(X, y + c)
                 found = model.predict(X)
                 assert len(np.unique(found)) == found.size
                 scaler = model.scalers_.scalars if scalars else model.scalers_.target
@@ -200,9 +200,9 @@ def test_weight_decay_makes_weights_smaller():
 
 def test_early_stopping_keeps_the_best_weights():
     X, y = make_data(24)
-    estimator = small(
-        early_stopping=True, training__validation_fraction=0.25, max_iter=12, training__n_iter_no_change=3
-    ).fit(X, y)
+    # The score of a network over a base, which has a share, is another one.
+    options = {"training__validation_fraction": 0.25, "max_iter": 12, "training__n_iter_no_change": 3}
+    estimator = small(early_stopping=True, base=None, **options).fit(X, y)
     scores = estimator.validation_scores_
     assert estimator.best_iter_ == 1 + int(np.argmax(scores))
     assert len(scores) == estimator.n_iter_
