@@ -172,4 +172,5 @@ def test_a_fitted_estimator_travels_without_its_samples():
     sizes = [len(pickle.dumps(model)) for model in (few, many)]
     assert sizes[1] - sizes[0] < samples[:48].nbytes / 20
     weights = sum(part.nbytes for part in many.module_.state_dict().values())
-    assert sizes[1] < 2 * weights + 2**16
+    # The base, here the mean, has a few fields.
+    assert sizes[1] < 2 * weights + 10 * samples[0].nbytes

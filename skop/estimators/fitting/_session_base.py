@@ -92,8 +92,8 @@ class SessionBase:
             samples = replace(whole, inputs=inputs, targets=targets)
             base, unseen = self._fit_kind(model.base, samples, scalers)
             if model.base == "auto" and not (base.is_useful or model._continues):
-                # Held-out samples hold a network over the mean back too, where it would learn noise by heart. Components,
-                # of which it needs none, would keep the samples.
+                # Held-out samples hold a network over the mean back too, where it would learn noise by heart.
+                # Components, of which it needs none, would keep the samples.
                 mean = PODRegressor(regressor="mean", n_components=1)
                 base, unseen = self._fit_kind(mean, samples, scalers)
             return base, unseen if resampler is None else on_grid_of(resampler, unseen, inputs)
