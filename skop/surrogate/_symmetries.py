@@ -128,6 +128,37 @@ def declared_symmetries(
     FieldDataError
         If a symmetry, a channel or a domain does not fit the data.
     """
+    parts, sources = _declared_channels(options, spec, columns)
+    if centre is None:
+        if grid_shape is None:
+            raise FieldDataError("symmetries need samples on one regular grid; set symmetries=None.")
+        if _is_general(options) and points is not None and spec.network_spec.geometry == "structured":
+            moving: Any = declared_symmetries(options, spec, None, *_place_of(options, points), columns)
+            return MappedSymmetries(moving, points)
+        if _is_general(options):
+            raise FieldDataError(
+                "mirrors, rotations and 'rotate' move points to any place, but the network sees values on the points "
+                "of a grid; declare flips, transposition and quarter turns by name, or, without grid=..., set "
+                "geometry='points' where the estimator has it."
+            )
+        symmetries = GridSymmetries(list(options.names), grid_shape, domain=options.domain, **parts)
+        _check_channels(symmetries, sources)
+        return symmetries
+    if options.domain is not None:
+        centre = check_domain(options.domain, spec.n_dims).mean(axis=1)
+    further: dict[str, Any] = {"mirrors": options.mirrors, "rotations": options.rotations, "extent": extent or 1.0}
+    found = PointSymmetries(list(options.names), centre, **further, **parts)
+    _check_channels(found, sources)
+    if options.average_predictions:
+        # Raises here, before the training, if they are too many.
+        _ = found.order
+    return found
+
+
+def _declared_channels(
+    options: Any, spec: DataSpec, columns: Sequence[str] | None
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Numbers of the channels of declared vectors and tensors, and where these are: name, channels and their number."""
     form = spec.target_form
     inputs = ("X", spec.channel_names, spec.n_fields)
     target = ("y", form.channel_names, spec.n_outputs)
@@ -147,32 +178,7 @@ def declared_symmetries(
             parts[name] += tensors if "tensors" in name else vectors
             if "tensors" in name:
                 parts[name.replace("tensors", "vectors")] += vectors
-    if centre is None:
-        if grid_shape is None:
-            raise FieldDataError("symmetries need samples on one regular grid; set symmetries=None.")
-        is_general = _is_general(options)
-        if is_general and points is not None and spec.network_spec.geometry == "structured":
-            place = _place_of(options, points)
-            moving: Any = declared_symmetries(options, spec, None, *place, columns)
-            return MappedSymmetries(moving, points)
-        if is_general:
-            raise FieldDataError(
-                "mirrors, rotations and 'rotate' move points to any place, but the network sees values on the points "
-                "of a grid; declare flips, transposition and quarter turns by name, or, without grid=..., set "
-                "geometry='points' where the estimator has it."
-            )
-        symmetries = GridSymmetries(list(options.names), grid_shape, domain=options.domain, **parts)
-        _check_channels(symmetries, sources)
-        return symmetries
-    if options.domain is not None:
-        centre = check_domain(options.domain, spec.n_dims).mean(axis=1)
-    further: dict[str, Any] = {"mirrors": options.mirrors, "rotations": options.rotations, "extent": extent or 1.0}
-    found = PointSymmetries(list(options.names), centre, **further, **parts)
-    _check_channels(found, sources)
-    if options.average_predictions:
-        # Raises here, before the training, if they are too many.
-        _ = found.order
-    return found
+    return parts, sources
 
 
 def _place_of(options: Any, points: FloatArray) -> tuple[FloatArray, float]:

@@ -99,14 +99,7 @@ class SessionBase:
             return base, unseen if resampler is None else on_grid_of(resampler, unseen, inputs)
 
         base, unseen, model._base_seconds = session.kept.base_model(fit)
-        # The network has half of the time at least.
-        over = 0.0 if model.max_time is None else model._base_seconds - model.max_time / 2
-        if over > 1:
-            warn(
-                f"the fit takes {in_words(over)} more than max_time leaves it, {in_words(model.max_time)}: its base "
-                f"took {in_words(model._base_seconds)}, which is never cut short, and the network has half of that. "
-                "Raise max_time, or set base=PODRegressor(regressor='ridge') or base=None."
-            )
+        _warn_if_late(model.max_time, model._base_seconds)
         model.base_, self.unseen = base, unseen
         if model._continues:
             network = cast("CorrectionNetwork", model.module_)
@@ -297,6 +290,17 @@ def _fit_to_images(
         return [None if held is None else torch.from_numpy(held) for held in (part.fields, part.scalars)]
 
     return base, Predictions(*(None if part is None else part.numpy() for part in exchange.mean(unseen)))
+
+
+def _warn_if_late(max_time: float | None, seconds: float) -> None:
+    """Warn if a base took longer than a time limit leaves it: the network has half of the time at least."""
+    over = 0.0 if max_time is None else seconds - max_time / 2
+    if max_time is not None and over > 1:
+        warn(
+            f"the fit takes {in_words(over)} more than max_time leaves it, {in_words(max_time)}: its base took "
+            f"{in_words(seconds)}, which is never cut short, and the network has half of that. Raise max_time, or set "
+            "base=PODRegressor(regressor='ridge') or base=None."
+        )
 
 
 def _norms_of_runs(targets: Targets, n_frames: int = 1) -> FloatArray:
