@@ -174,8 +174,8 @@ def _outcome(model: Any) -> str:
     """Error of a fitted model beside that of the mean where it is known, or its base and its number of epochs."""
     errors = getattr(model, "leave_one_out_errors_", None)
     if errors:
-        mean = f"; that of the mean {errors['mean']:.2%}" if "mean" in errors else ""
-        return f"leave-one-out error {model.leave_one_out_error_:.2%}{_chosen(model)}{mean}, "
+        mean = f"; that of the mean {_percent(errors['mean'])}" if "mean" in errors else ""
+        return f"leave-one-out error {_percent(model.leave_one_out_error_)}{_chosen(model)}{mean}, "
     count, base = getattr(model, "n_iter_", None), getattr(model, "base_", None)
     if base is not None:
         # The base is fitted to standardised targets, so that its errors are others.
@@ -306,16 +306,21 @@ def _labels_of(samples: Samples, group: str | None) -> np.ndarray[Any, Any] | No
     return labels
 
 
+def _percent(error: float) -> str:
+    """An error in percent, also one that two decimals would show as 0."""
+    return f"{error:.2%}" if error >= 1e-3 or not error else f"{100 * error:.2g}%"
+
+
 def print_errors(evaluation: Evaluation, what: str) -> None:
     """Print errors on standard output: mean, by channel, and of the worst samples."""
     import numpy as np
 
     total = len(evaluation)
     mean = evaluation.mean_field_error
-    compared = "" if mean is None else f"; their mean field has {mean:.2%}"
+    compared = "" if mean is None else f"; their mean field has {_percent(mean)}"
     click.echo(
-        f"relative L2 error of {total} {what} sample{'s' if total > 1 else ''}: {evaluation.mean_error:.2%} "
-        f"(median {np.median(evaluation.errors):.2%}, worst {evaluation.errors.max():.2%}){compared}"
+        f"relative L2 error of {total} {what} sample{'s' if total > 1 else ''}: {_percent(evaluation.mean_error)} "
+        f"(median {_percent(np.median(evaluation.errors))}, worst {_percent(evaluation.errors.max())}){compared}"
     )
     if evaluation.n_seen:
         click.echo(f"{evaluation.n_seen} of them were in the fit: their errors say nothing of new samples")
@@ -327,7 +332,7 @@ def print_errors(evaluation: Evaluation, what: str) -> None:
     rows += [("worst", evaluation.names[row], evaluation.errors[row]) for row in evaluation.ranking[:_SHOWN_RUNS]]
     width = max(len(name) for _, name, _ in rows)
     for kind, name, error in rows:
-        click.echo(f"  {kind:<8} {name:<{width}} {error:>9.2%}")
+        click.echo(f"  {kind:<8} {name:<{width}} {_percent(error):>9}")
 
 
 def covered(model: Any, samples: Samples) -> dict[str, float] | None:
@@ -448,7 +453,7 @@ def _print_results(results: list[ModelResult], n_test: int) -> None:
             click.echo(f"{result.name:<{width}} {'-':>9} {'-':>9} {'-':>11}   {result.note}")
             continue
         times = f"{result.fit_seconds:>7.1f} s {1000 * result.predict_seconds:>8.3g} ms"
-        click.echo(f"{result.name:<{width}} {result.error:>9.2%} {times}")
+        click.echo(f"{result.name:<{width}} {_percent(result.error):>9} {times}")
 
 
 def _report_comparison(

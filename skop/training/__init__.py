@@ -17,6 +17,7 @@ from skop.training._memory import naming_memory as naming_memory
 from skop.training._monitors import Monitor as Monitor
 from skop.training._monitors import Validation as Validation
 from skop.training._options import TrainingOptions as TrainingOptions
+from skop.training._outcome import warn_of_interrupt as warn_of_interrupt
 from skop.training._outcome import weights_dropped as weights_dropped
 from skop.training._plan import DIRECT_TRAINING as DIRECT_TRAINING
 from skop.training._plan import TrainingPlan as TrainingPlan

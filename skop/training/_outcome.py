@@ -38,10 +38,16 @@ def weights_dropped() -> Iterator[None]:
         _are_dropped.reset(token)
 
 
-def warn_of_interrupt() -> None:
-    """Warn that a training was interrupted, and has kept weights."""
+def warn_of_interrupt(kept: str = "the best weights so far") -> None:
+    """Warn that a training was interrupted, and what of it is kept.
+
+    Parameters
+    ----------
+    kept : str, default="the best weights so far"
+        Words for what is kept, in the plural.
+    """
     if not _are_dropped.get():
-        warn("training was interrupted; the best weights so far are kept.")
+        warn(f"training was interrupted; {kept} are kept.")
 
 
 def warn_of_little_training(

@@ -89,7 +89,10 @@ def test_what_fits_one_estimator_keeps_its_model(name, interrupt_after):
 
 #: What fits several models for one call.
 CALLS = {
-    "ensemble": lambda: EnsembleRegressor(small(), n_members=3, random_state=0),
+    "first member": lambda: EnsembleRegressor(small(), n_members=3, random_state=0),
+    "bands of an ensemble": lambda: ConformalRegressor(
+        EnsembleRegressor(small(max_iter=1), n_members=3, random_state=0), method="cv+", coverage=0.5, cv=2
+    ),
     "ensemble of rollouts": lambda: EnsembleRegressor(RolloutRegressor(small(), window=1), n_members=2),
     "choice": lambda: AutoRegressor(candidates=[("LaMO", small())], max_time=None, cv=2),
     "bands": lambda: ConformalRegressor(small(), method="cv+", coverage=0.5, cv=2),
@@ -108,6 +111,30 @@ def test_an_interrupt_inside_another_call_reaches_the_user(interrupt_after, subt
             assert count[0] <= 11
             with pytest.raises(NotFittedError):
                 model.predict(X)
+
+
+def test_an_interrupted_ensemble_keeps_the_members_that_were_fitted(interrupt_after):
+    whole = EnsembleRegressor(small(), n_members=3, random_state=0).fit(X, X)
+    assert whole.stopped_ == "n_members"
+    count = interrupt_after(2 * 24 + 9)  # in the third epoch of the third member, of six epochs of four batches
+    cut = EnsembleRegressor(small(), n_members=3, random_state=0)
+    with pytest.warns(SkopWarning, match=r"the members fitted before \(2\) are kept"):
+        cut.fit(X, X)
+    assert count[0] <= 2 * 24 + 11
+    assert (len(cut.estimators_), cut.stopped_) == (2, "interrupted")
+    expected = np.mean([member.predict(X) for member in whole.estimators_[:2]], axis=0)
+    np.testing.assert_allclose(cut.predict(X), expected, rtol=1e-12)
+
+
+def test_an_interrupted_warm_start_keeps_the_members_that_were_not_continued(interrupt_after):
+    interrupt_after()
+    model = EnsembleRegressor(small(warm_start=True), n_members=3, random_state=0).fit(X, X)
+    last = model.estimators_[2].predict(X)
+    interrupt_after(24 + 9)
+    with pytest.warns(SkopWarning, match=r"the members fitted before \(1\) are kept"):
+        model.fit(X, X)
+    assert len(model.estimators_) == 3
+    np.testing.assert_array_equal(model.estimators_[2].predict(X), last)
 
 
 def test_an_interrupt_of_the_final_fit_of_a_choice_keeps_its_model(interrupt_after):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from numbers import Integral
 from typing import Any, Self
 
@@ -24,7 +24,7 @@ from skop.estimators.fitting._base_model import shared_between_fits
 from skop.estimators.fitting._checkpoint import passed_on, require_seed
 from skop.estimators.fitting._cost import CostEstimate, MeasuresCost, require_measurable
 from skop.exceptions import FieldDataError, each_warning_once
-from skop.training import TrainingPlan
+from skop.training import TrainingPlan, warn_of_interrupt
 
 __all__ = ["EnsembleRegressor"]
 
@@ -50,7 +50,9 @@ class EnsembleRegressor(MeasuresCost, WrappingRegressor):
     Attributes
     ----------
     estimators_ : list of estimators
-        Fitted members.
+        Fitted members; fewer than `n_members` after an interrupt.
+    stopped_ : {"n_members", "interrupted"}
+        What has ended the fit.
     n_features_in_ : int
         Number of columns of a table X, or of channels of fields.
     feature_names_in_ : ndarray of str
@@ -140,6 +142,9 @@ class EnsembleRegressor(MeasuresCost, WrappingRegressor):
         ------
         FieldDataError
             If X or y cannot be used; a ValueError.
+        KeyboardInterrupt
+            If the user interrupts in the fit of the first member. Later an interrupt ends the fit with a warning, and
+            the members that were fitted before are kept, as are those of a warm start that were not continued yet.
         """
         self._refuse_others(groups)
         kept = passed_on(checkpoint_dir, self.estimator)
@@ -150,16 +155,18 @@ class EnsembleRegressor(MeasuresCost, WrappingRegressor):
         name = _seed_of(self.estimator)
         members = [clone(self.estimator).set_params(**{name: int(seed)}) for seed in seeds]
         earlier = getattr(self, "estimators_", [])[: self.n_members]
-        if earlier and goes_on(self.estimator, earlier[0]):
-            for number, member in enumerate(earlier):
-                members[number] = continued(member, self.estimator).set_params(**{name: member.get_params()[name]})
+        if not earlier or not goes_on(self.estimator, earlier[0]):
+            earlier = []
+        for number, member in enumerate(earlier):
+            members[number] = continued(member, self.estimator).set_params(**{name: member.get_params()[name]})
         given = {"sample_weight": sample_weight, "groups": groups, "params": params}
         options = {name: value for name, value in given.items() if value is not None} | kept
         with restored_on_failure(self), each_warning_once(), shared_between_fits():
-            self.estimators_ = Parallel(n_jobs=workers_for(self.n_jobs, self.n_members))(
+            fitted = Parallel(n_jobs=workers_for(self.n_jobs, self.n_members), return_as="generator")(
                 delayed(_fit_member)(member, X, y, self._training_plan, options, is_first=number == 0)
                 for number, member in enumerate(members)
             )
+            self.estimators_, self.stopped_ = _until_interrupted(fitted, earlier)
             first = self.estimators_[0]
             for name in ("spec_", "coords_", "n_features_in_", "ranges_", "reference_", "mesh_"):
                 setattr(self, name, getattr(first, name))
@@ -303,6 +310,20 @@ def _fit_member(member: Any, X: Any, y: Any, plan: TrainingPlan, options: dict[s
     member.set_params(**dict.fromkeys(told, False))
     fit_one_of_several(lambda: fit_estimator(member, X, y, plan, **options))
     return member.set_params(**told)
+
+
+def _until_interrupted(fitted: Iterable[Any], earlier: Sequence[Any]) -> tuple[list[Any], str]:
+    """Members until the end or an interrupt, then earlier ones that are not continued yet; and what ended the fits."""
+    members: list[Any] = []
+    try:
+        for member in fitted:
+            members.append(member)
+    except KeyboardInterrupt:
+        if not members:
+            raise
+        warn_of_interrupt(f"the members fitted before ({len(members)})")
+        return members + list(earlier[len(members) :]), "interrupted"
+    return members, "n_members"
 
 
 def _over_members(predictions: Sequence[Predictions], statistic: Callable[..., Any]) -> Predictions:
