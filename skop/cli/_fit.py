@@ -320,7 +320,7 @@ def print_errors(evaluation: Evaluation, what: str) -> None:
     compared = "" if mean is None else f"; their mean field has {_percent(mean)}"
     click.echo(
         f"relative L2 error of {total} {what} sample{'s' if total > 1 else ''}: {_percent(evaluation.mean_error)} "
-        f"(median {_percent(np.median(evaluation.errors))}, worst {_percent(evaluation.errors.max())}){compared}"
+        f"(median {_percent(float(np.median(evaluation.errors)))}, worst {_percent(evaluation.errors.max())}){compared}"
     )
     if evaluation.n_seen:
         click.echo(f"{evaluation.n_seen} of them were in the fit: their errors say nothing of new samples")

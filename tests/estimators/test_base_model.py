@@ -1,5 +1,6 @@
 """Operators over a base model: what the whole is made of, and that it is not worse than the base."""
 
+import re
 import warnings
 
 import numpy as np
@@ -571,6 +572,36 @@ def test_a_base_is_averaged_over_symmetries_with_its_network():
     model.set_params(symmetries=clone(symmetries).set_params(names=("flip_x", "flip_y")))
     with pytest.raises(FieldDataError, match="that the fit of the base did not average over"):
         model.predict(pairs)
+
+
+@pytest.mark.parametrize("kind", ["fields", "groups", "scalars"])
+def test_samples_that_contradict_averaged_symmetries_are_named(kind):
+    rng = np.random.default_rng(23)
+    loads, half = rng.normal(size=(24, 2)), rng.random((8, 2)) * [0.5, 1]
+    points = np.concatenate([half, half * [-1, 1] + [1, 0]])
+    along, across = loads.T * [[1], [0.3]] + [[0], [1]]
+    force = np.stack([along * across**2, across], axis=1)
+    # A part along x that stays while the load is mirrored.
+    wrong = np.stack([0.1 * np.cos(along), 0 * along], axis=1)
+    parts = [("flip_x",), [(0, 1), (0, 1)]]
+    options = dict(zip(("names", "domain"), parts, strict=True)) | {"param_vectors": [(0, 1)]}
+    vectors = {"scalar_vectors" if kind == "scalars" else "target_vectors": [(0, 1)]}
+    symmetries = skop.SymmetryOptions(**options, **vectors, average_predictions=True)
+    groups = np.repeat(np.arange(12), 2) if kind == "groups" else None
+    X = FieldSet(points, np.ones((24, 16, 1)), params=loads)
+
+    def said(numbers):
+        """Warnings of a fit to vectors, or to fields of them."""
+        y = numbers if kind == "scalars" else FieldSet(points, numbers[:, None] * np.ones((1, 16, 1)))
+        with warnings.catch_warnings(record=True) as found:
+            warnings.simplefilter("always")
+            small(base="auto", max_iter=1, symmetries=symmetries).fit(X, y, groups=groups)
+        return [str(one.message) for one in found if "samples contradict the symmetries" in str(one.message)]
+
+    assert not said(force)
+    assert not said(force + rng.normal(size=force.shape))
+    (words,) = said(force + wrong)
+    assert float(re.search(r"the base has (\S+) times the error", words)[1]) > 2
 
 
 def test_a_base_that_cannot_be_averaged_over_symmetries_is_named():

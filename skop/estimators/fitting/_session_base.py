@@ -14,9 +14,9 @@ from skop.data import FieldLoader, FieldSet, Predictions, Scalers, Targets, Trai
 from skop.estimators.classical._copies import groups_of_same_inputs, linked
 from skop.estimators.classical._nodes import keep_their_distances, nodes_correspond
 from skop.estimators.classical._pod import PODRegressor
-from skop.estimators.fitting._base_model import BaseModel, standardized
-from skop.estimators.fitting._comparison import Comparison
-from skop.exceptions import FieldDataError, warn
+from skop.estimators.fitting._base_model import BaseModel, is_better_than_mean, standardized
+from skop.estimators.fitting._comparison import Comparison, pairs
+from skop.exceptions import FieldDataError, held_warnings, warn
 from skop.surrogate._correction import CorrectionNetwork
 from skop.surrogate._images import Exchange, exchange_of
 from skop.surrogate._predictions import on_grid_of, rows_of
@@ -42,6 +42,8 @@ _NO_IMAGES = (
 )
 #: Fewest samples for a base model.
 _LEAST_SAMPLES = 10
+#: A base that is averaged over symmetries is named if it has so many times the error of one without them.
+_WORSE = 2.0
 #: A base interpolates if its error on seen samples is below this part of its error on unseen ones.
 _SEEN = 0.5
 
@@ -112,8 +114,17 @@ class SessionBase:
         if model._symmetries is not None and model._symmetries.average_predictions:
             spec = data.spec.network_spec
             held = model._symmetries, spec, data.inputs.coords, model._columns(data.spec), scalers
-            return _fit_to_images(kind, session, data, cast("Exchange", exchange_of(*held)), units)
-        samples = replace(data, targets=standardized(data.targets, scalers))
+            found = _fit_to_images(kind, session, data, cast("Exchange", exchange_of(*held)), units)
+            with held_warnings():
+                _, alone = self._fit_to_samples(kind, data, scalers)
+            _warn_if_averages_are_worse(found[1], alone, standardized(data.targets, scalers), session)
+            return found
+        return self._fit_to_samples(kind, data, scalers)
+
+    def _fit_to_samples(self, kind: Any, data: TrainingData, scalers: Scalers) -> tuple[BaseModel, Predictions]:
+        """Fit a kind of base to the samples as they are."""
+        session, samples = self.session, replace(data, targets=standardized(data.targets, scalers))
+        units = _units_of(scalers)
         return BaseModel.fit(kind, samples, session.used, units, session.weight, session.n_frames, session.groups)
 
     def _refuse(self, reason: str) -> None:
@@ -290,6 +301,30 @@ def _fit_to_images(
         return [None if held is None else torch.from_numpy(held) for held in (part.fields, part.scalars)]
 
     return base, Predictions(*(None if part is None else part.numpy() for part in exchange.mean(unseen)))
+
+
+def _warn_if_averages_are_worse(
+    averaged: Predictions, alone: Predictions, targets: Targets, session: FitSession
+) -> None:
+    """Warn if a base predicts unseen samples far worse as a mean over their images than without images."""
+    rows, weight, runs = session.used, session.weight, None
+    if session.n_frames > 1 or session.groups is not None:
+        labels = np.arange(len(targets)) // session.n_frames if session.groups is None else session.groups
+        runs = np.unique(labels[rows], return_inverse=True)[1]
+    truth, found = targets[rows], [rows_of(part, rows) for part in (alone, averaged)]
+    own, mean = (
+        sum(float(np.square(guess - true).sum()) for guess, true in pairs(part, truth) if guess is not None)
+        for part in found
+    )
+    weight = None if weight is None else weight[rows]
+    if mean > _WORSE**2 * own and is_better_than_mean(found[0], truth, weight, runs, found[1]):
+        factor = "many" if own == 0 else f"{(mean / own) ** 0.5:.3g}"
+        warn(
+            f"averaged over the declared symmetries, the base has {factor} times the error on unseen samples that it "
+            "has without them. Either the samples contradict the symmetries: leave out those that the problem does "
+            "not have, and declare everything with a direction. Or one model of all images needs more samples: "
+            "compare with SymmetryOptions(average_predictions=False)."
+        )
 
 
 def _warn_if_late(max_time: float | None, seconds: float) -> None:
