@@ -782,6 +782,37 @@ def test_arrays_of_matlab_and_numpy_give_the_same_model(tmp_path, monkeypatch, c
     np.testing.assert_array_equal(np.load("on_points.npz")["coords"], coords)
 
 
+@pytest.mark.parametrize("n_components", [None, 2])
+def test_of_many_channels_the_worst_or_whole_frames_are_shown(n_components):
+    from skop.cli._fit import _SHOWN_CHANNELS, _shown_channels
+
+    errors = np.random.default_rng(0).permutation(40).astype(float).tolist()
+    shown = _shown_channels(errors, n_components)
+    assert len(shown) == _SHOWN_CHANNELS
+    if n_components is None:
+        assert sorted(errors[number] for number in shown) == [*range(40 - _SHOWN_CHANNELS, 40)]
+    else:
+        assert {0, 1, 38, 39} < set(shown)
+        assert {number ^ 1 for number in shown} == set(shown)
+    assert _shown_channels(errors[:16], n_components) == [*range(16)]
+
+
+def test_channels_that_are_not_shown_are_counted(tmp_path, monkeypatch, capsys):
+    pandas = pytest.importorskip("pandas")
+    monkeypatch.chdir(tmp_path)
+    random = np.random.default_rng(0)
+    load = random.random(30)
+    outputs = {f"out{k}": load + k for k in range(17)} | {"noise": random.normal(size=30), "zero": 0 * load}
+    pandas.DataFrame({"load": load} | outputs).to_csv("all.csv", index=False)
+    assert main(["fit", "all.csv", "--target", ",".join(outputs), "--input", "load", "--estimator", "pod",
+                 "-o", "m.skop"]) == 0  # fmt: skip
+    capsys.readouterr()
+    assert main(["score", "m.skop", "all.csv"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert "  and 3 more channels: skop score --json has all" in lines
+    assert any(line.split()[:2] == ["channel", "noise"] for line in lines)
+
+
 def test_tables_from_csv_to_csv(tmp_path, monkeypatch, capsys):
     pandas = pytest.importorskip("pandas")
     monkeypatch.chdir(tmp_path)

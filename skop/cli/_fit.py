@@ -324,15 +324,33 @@ def print_errors(evaluation: Evaluation, what: str) -> None:
     )
     if evaluation.n_seen:
         click.echo(f"{evaluation.n_seen} of them were in the fit: their errors say nothing of new samples")
-    by_channel = evaluation.to_dict()["channels"]
-    rows = [("channel", name, error) for name, error in by_channel.items()] if len(by_channel) > 1 else []
-    if len(rows) > _SHOWN_CHANNELS:
-        # Of many frames in time some tell enough, among them the last.
-        rows = [rows[number] for number in np.linspace(0, len(rows) - 1, _SHOWN_CHANNELS).round().astype(int)]
-    rows += [("worst", evaluation.names[row], evaluation.errors[row]) for row in evaluation.ranking[:_SHOWN_RUNS]]
-    width = max(len(name) for _, name, _ in rows)
+    by_channel = [*evaluation.to_dict()["channels"].items()]
+    shown = _shown_channels([error for _, error in by_channel], evaluation.n_components)
+    rows = [("channel", *by_channel[number]) for number in shown] if len(by_channel) > 1 else []
+    worst = [("worst", evaluation.names[row], evaluation.errors[row]) for row in evaluation.ranking[:_SHOWN_RUNS]]
+    width = max(len(name) for _, name, _ in rows + worst)
     for kind, name, error in rows:
+        words = "zero in the truth" if error is None else f"{_percent(error):>9}"
+        click.echo(f"  {kind:<8} {name:<{width}} {words}")
+    if len(shown) < len(by_channel):
+        click.echo(f"  and {len(by_channel) - len(shown)} more channels: skop score --json has all")
+    for kind, name, error in worst:
         click.echo(f"  {kind:<8} {name:<{width}} {_percent(error):>9}")
+
+
+def _shown_channels(errors: list[float | None], n_components: int | None) -> list[int]:
+    """Numbers of the channels whose errors are printed: of many frames in time some, of other channels the worst."""
+    import numpy as np
+
+    if len(errors) <= _SHOWN_CHANNELS:
+        return [*range(len(errors))]
+    if n_components is None:
+        sizes = [np.inf if error is None else error for error in errors]
+        return sorted(np.argsort(sizes, kind="stable")[-_SHOWN_CHANNELS:].tolist())
+    # The last frame is among them, and each has all of its channels.
+    n_frames = len(errors) // n_components
+    frames = np.linspace(0, n_frames - 1, max(_SHOWN_CHANNELS // n_components, 2)).round().astype(int)
+    return [int(frame) * n_components + k for frame in frames for k in range(n_components)]
 
 
 def covered(model: Any, samples: Samples) -> dict[str, float] | None:

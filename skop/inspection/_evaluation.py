@@ -16,7 +16,7 @@ from skop._sklearn_compat import final_regressor
 from skop._typing import FloatArray, IntArray
 from skop.data import FieldSet, Predictions, TrainingData, read
 from skop.estimators._wrapper import frame_size
-from skop.exceptions import FieldDataError
+from skop.exceptions import FieldDataError, each_warning_once
 from skop.inspection._analysis import named
 from skop.metrics import channel_sizes, relative_l2_error
 from skop.surrogate._novelty import count_seen
@@ -40,6 +40,7 @@ class Evaluation:
     mean_field_error: float | None = None
     n_seen: int | None = None
     n_scalars: int = 0
+    n_components: int | None = None
 
     def __len__(self) -> int:
         return len(self.names)
@@ -67,11 +68,11 @@ class Evaluation:
         by_channel = np.sqrt(np.mean(np.square(self.channel_errors), axis=0))
         by_channel[:n_fields] = self.channel_errors[:, :n_fields].mean(axis=0)
         return {
-            "error": self.mean_error,
+            "error": _number(self.mean_error),
             "mean_field_error": self.mean_field_error,
             "samples_of_the_fit": self.n_seen,
-            "channels": {name: float(error) for name, error in zip(self.channels, by_channel, strict=True)},
-            "samples": {self.names[row]: float(self.errors[row]) for row in self.ranking},
+            "channels": {name: _number(error) for name, error in zip(self.channels, by_channel, strict=True)},
+            "samples": {self.names[row]: _number(self.errors[row]) for row in self.ranking},
             "seconds": self.seconds,
         }
 
@@ -98,7 +99,9 @@ def evaluate(estimator: Any, X: Any, y: Any = None, *, names: Sequence[str] | No
         - ``errors``, ndarray of shape (n,): Relative L2 error of each sample, with equal weight of the channels. For
           scalars, the error is relative to the root mean square over all samples. For a field and scalars it is the
           mean of both.
-        - ``channel_errors``, ndarray of shape (n, c): The same for each channel.
+        - ``channel_errors``, ndarray of shape (n, c): The same for each channel. Of a channel that is zero in all
+          samples NaN, and None in ``to_dict()``, unless it is predicted as zero. Frames of zeros are compared with the
+          root mean square of all frames.
         - ``truth``, ``predicted``, list of ndarray of shape (P, c): Fields of each sample; for scalars alone ``P = 1``.
         - ``points``, FieldSet or None: Points of the fields, with cells if all samples share them; None for scalars.
         - ``seconds``, float: Duration of the prediction of all samples.
@@ -108,6 +111,7 @@ def evaluate(estimator: Any, X: Any, y: Any = None, *, names: Sequence[str] | No
         - ``n_seen``, int or None: Number of samples whose inputs are among those of the fit; None where the model does
           not know these. Of fits on more than some thousand samples, every k-th one is known.
         - ``n_scalars``, int: Number of the last channels that are scalars.
+        - ``n_components``, int or None: Number of channels of a frame, where channels are frames in time, else None.
         - ``mean_error``, float: Mean error over the samples; for scalars the norms run over all samples, as in `score`.
         - ``ranking``, ndarray of shape (n,): Indices of the samples, the worst first.
 
@@ -148,6 +152,7 @@ def evaluate(estimator: Any, X: Any, y: Any = None, *, names: Sequence[str] | No
         float(np.mean(means)) if means else None,
         count_seen(regressor, data.inputs) if is_own else None,
         targets.n_scalars,
+        size,
     )
 
 
@@ -173,18 +178,25 @@ class _Part:
     ) -> _Part:
         """Compare samples (P, c), of which channels may be frames in time of `size` channels that share their units."""
         count = truth[0].shape[-1]
-        channel_errors = np.stack([_errors_of(truth, predicted, [c], kind) for c in range(count)], axis=1)
-        # A channel of zeros has no relative error, and no part in the mean.
-        errors, sizes = channel_errors[:, 0], np.ones(count)
+        whole: Any = truth if kind == "field" else np.concatenate(truth)
+        sizes = channel_sizes(whole, kind=kind, n_components=size) if count > 1 else np.ones(count)
+        # Frames share their unit, so that the others tell how large an error is in frames of zeros.
+        units = np.full(count, np.nan) if size is None else sizes
+        parts = [_errors_of(truth, predicted, [c], kind, units[c]) for c in range(count)]
+        channel_errors = np.stack(parts, axis=1)
+        errors = channel_errors[:, 0]
         if count > 1:
-            whole: Any = truth if kind == "field" else np.concatenate(truth)
-            sizes = channel_sizes(whole, kind=kind, n_components=size)
             errors = _errors_of([t / sizes for t in truth], [p / sizes for p in predicted], slice(None), kind)
         mean = None
         if len(truth) > 2:
             means = [held / sizes for held in _means_of(truth, fields)]
             mean = _mean(_errors_of([t / sizes for t in truth], means, slice(None), kind), kind)
         return cls(truth, predicted, channel_errors, errors, _mean(errors, kind), mean)
+
+
+def _number(error: float) -> float | None:
+    """An error as JSON has it: without NaN."""
+    return None if np.isnan(error) else float(error)
 
 
 def in_frames(evaluation: Evaluation, size: int) -> Evaluation:
@@ -207,11 +219,14 @@ def _means_of(truth: list[FloatArray], fields: FieldSet | None) -> list[FloatArr
     return [np.broadcast_to(mean, item.shape) for item in truth]
 
 
-def _errors_of(truth: Sequence[Any], predicted: Sequence[Any], channels: Any, kind: str) -> FloatArray:
-    """Relative L2 error of each sample for some channels; zero where the channel is zero in all samples."""
+def _errors_of(
+    truth: Sequence[Any], predicted: Sequence[Any], channels: Any, kind: str, unit: float = np.nan
+) -> FloatArray:
+    """Relative L2 error of each sample for some channels; where these are zero in all samples, relative to a unit."""
     parts = [[np.asarray(item, dtype=float)[..., channels] for item in samples] for samples in (truth, predicted)]
     if not any(item.any() for item in parts[0]):
-        return np.zeros(len(truth))
+        # Of a prediction of zeros there is no error, in whatever unit.
+        return np.array([np.sqrt(np.mean(item**2)) / unit if item.any() else 0.0 for item in parts[1]])
     if kind == "field":
         return np.asarray(relative_l2_error(parts[0], parts[1], average="none", kind="field"))
     true, found = (np.stack(part)[:, 0] for part in parts)
@@ -220,7 +235,9 @@ def _errors_of(truth: Sequence[Any], predicted: Sequence[Any], channels: Any, ki
 
 def _predicted_by_own(estimator: Any, X: Any, y: Any) -> tuple[TrainingData, Predictions, float]:
     """Truth and prediction of an estimator of skop, which takes all forms of X that it was fitted on."""
-    inputs, targets = estimator._read_scored(X, y)
+    with each_warning_once():
+        inputs, targets = estimator._read_scored(X, y)
+        estimator._warn_if_outside(inputs, X)
     start = time.perf_counter()
     found, _ = estimator._predict_scored(inputs, targets)
     return TrainingData(inputs, targets, estimator.spec_), found, time.perf_counter() - start

@@ -385,9 +385,11 @@ class _Report:
             return ""
         parts, has_channels = [], len(found.channels) > 1
         if has_channels:
-            by_channel = found.to_dict()["channels"]
-            largest = max(by_channel.values()) or 1.0
-            rows = [[name, _percent(error), error / largest] for name, error in by_channel.items()]
+            # A channel of zeros has no relative error, and no bar.
+            named = found.to_dict()["channels"].items()
+            by_channel = {name: np.nan if error is None else error for name, error in named}
+            largest = np.nanmax([0.0, *by_channel.values()]) or 1.0
+            rows = [[name, _percent(error), np.nan_to_num(error / largest)] for name, error in by_channel.items()]
             parts.append("<h3>By channel</h3>" + _table(["@channel", "#error", "|"], rows, "channels"))
         if len(found) >= _ENOUGH_FOR_HISTOGRAM:
             parts.append(_pictures([self.pictures.histogram(found.errors)]))

@@ -44,6 +44,7 @@ from skop.surrogate._profile import (
     READ,
     ROUNDING,
     Finding,
+    in_order,
     is_even_in_logarithms,
     labels_of,
 )
@@ -64,6 +65,8 @@ _CLOSER = 2.0
 #: Part of the range of sizes of fields, in logarithms, by which a size may be outside. The whole range would miss two
 #: thirds of the factors of 1000 in 100 samples in place of a quarter.
 _SIZES = 0.5
+#: Parameters follow from each other if a combination of them varies by less than this part of their deviations.
+_FOLLOWS = 1e-3
 #: Multiple of the range of y by which a prediction may be outside, unless the model is wrong.
 _OUTPUTS = 10.0
 
@@ -245,6 +248,9 @@ class SeenRanges:
     outputs: FloatArray | None = None
     #: 1 for parameters whose lowest and highest values several samples share, as the levels of a design, (p,).
     in_levels: FloatArray | None = None
+    #: Weights of the parameters, and a constant (r, p + 1): their products with parameters and 1 were zero in the fit,
+    #: and are outside of it from 1 on.
+    relations: FloatArray | None = None
 
     @classmethod
     def from_fit(
@@ -262,6 +268,7 @@ class SeenRanges:
             rows = np.unique(params, axis=0)
             at_ends = [np.sum(rows == end, axis=0) for end in _range(params)]
             spread["in_levels"] = 1.0 * ((np.min(at_ends, axis=0) > 1) & (np.ptp(params, axis=0) > 0))
+            spread["relations"] = _relations(rows)
         outputs = [] if targets is None else [_values_of(targets)]
         outputs += [] if scalars is None else [_range(np.asarray(scalars, dtype=np.float64))]
         lower, upper = boxes(inputs)
@@ -364,6 +371,9 @@ class SeenRanges:
             parts["in_logarithms"] = self.in_logarithms * (np.prod(parts["params"], axis=0) > 0)
         if "params" in parts and self.in_levels is not None:
             parts["in_levels"] = self.in_levels * (parts["params"] == self.params).all(axis=0)
+        # What holds in one fit alone does not hold in both.
+        pair = self.relations, other.relations
+        parts["relations"] = self.relations if all(held is not None for held in pair) and _are_close(*pair) else None
         return replace(self, **parts)
 
     def findings(
@@ -381,6 +391,8 @@ class SeenRanges:
             numbers = np.asarray(inputs.params, dtype=np.float64)
             limits = self._limits_of_parameters(self.params, self.tailed)
             found += _beyond(numbers, numbers, self.params, limits, labels, every)
+            if self.relations is not None:
+                found += _off_relations(numbers, self.relations, self.params, labels, every)
         if self.values is not None and self.sizes is not None:
             found += self._findings_of_fields(inputs, self.values, self.sizes, every)
         if times is not None and self.times is not None:
@@ -550,6 +562,48 @@ def _beyond(
             value, (lowest, highest) = float(numbers[row, column]), ranges[:, column].tolist()
             found.append(Finding("problem", "", (row,), labels[column], value, lowest, highest))
     return sorted(found, key=lambda finding: finding.samples)
+
+
+def _relations(params: FloatArray) -> FloatArray | None:
+    """Linear relations (r, p + 1) that all parameters (n, p) of a fit fulfil; None without any."""
+    varied = np.flatnonzero(np.ptp(params, axis=0) > ROUNDING * np.abs(params).max(axis=0, initial=0.0))
+    # Few rows have relations by chance.
+    if len(varied) < 2 or len(params) <= 2 * len(varied):
+        return None
+    mean, deviation = params[:, varied].mean(axis=0), params[:, varied].std(axis=0)
+    _, sizes, directions = np.linalg.svd((params[:, varied] - mean) / deviation, full_matrices=False)
+    held = directions[sizes < _FOLLOWS * len(params) ** 0.5]
+    if not len(held):
+        return None
+    found = np.zeros((len(held), params.shape[1] + 1))
+    found[:, varied] = held / (_MARGIN * deviation)
+    found[:, -1] = -found[:, varied] @ mean
+    return found
+
+
+def _are_close(own: Any, other: Any) -> bool:
+    """Whether relations of two fits are the same; the last fractions of their weights are rounding."""
+    return bool(own.shape == other.shape and np.allclose(own, other, rtol=_FOLLOWS, atol=_FOLLOWS * np.abs(own).max()))
+
+
+def _off_relations(
+    params: FloatArray, relations: FloatArray, ranges: FloatArray, labels: list[str], every: bool
+) -> list[Finding]:
+    """Findings of parameters (n, p) that do not follow from the others as in the fit, by relations (r, p + 1)."""
+    found = []
+    for *weights, constant in relations:
+        own = np.asarray(weights)
+        parts = np.abs(own) * np.ptp(ranges, axis=0)
+        column = int(np.argmax(parts))
+        others = [labels[k] for k in np.flatnonzero(parts > _MARGIN * parts[column]) if k != column]
+        off, slack = (params @ own + constant) / own[column], 1 / abs(own[column])
+        rows = np.flatnonzero(np.abs(off) > slack)
+        for row in rows if every else rows[np.argsort(-np.abs(off[rows]))[:1]]:
+            value = float(params[row, column])
+            expected = value - float(off[row])
+            what = f"{labels[column]} beside {in_order(others)}"
+            found.append(Finding("problem", "", (int(row),), what, value, expected - slack, expected + slack))
+    return found
 
 
 # ---------------------------------------------------------------------- boxes and grids

@@ -26,6 +26,7 @@ from skop import (
 )
 from skop.data import MeshSeries, unit_grid
 from skop.exceptions import ExtrapolationWarning, FieldDataError, ResolutionWarning
+from skop.surrogate._domain import SeenRanges
 
 RANDOM = np.random.default_rng(0)
 DESIGN = pd.DataFrame({"E": RANDOM.uniform(190e9, 220e9, 60), "t": RANDOM.uniform(4e-3, 1e-2, 60)})
@@ -92,6 +93,48 @@ def test_a_factorial_design_has_a_known_range_however_few_runs_there_are(levels,
     found = model.check([inside, outside])
     assert found["sample"].tolist() == [1]
     assert found["what"].tolist() == ["parameter 0"]
+
+
+@pytest.mark.parametrize("relation", ["equal", "mixture", "of three"])
+def test_parameters_that_followed_from_each_other_are_named_where_they_do_not(relation):
+    rng = np.random.default_rng(4)
+    table = pd.DataFrame(rng.uniform(1, 2, (60, 4)), columns=["a", "b", "c", "d"])
+    shape = {
+        "equal": lambda rows: rows.assign(b=3e6 * rows["a"]),
+        "mixture": lambda rows: rows.div(rows.sum(axis=1), axis=0),
+        "of three": lambda rows: rows.assign(d=5 + rows["a"] - 2e-3 * rows["b"] + 1e-6 * rows["c"]),
+    }[relation]
+    seen, new = shape(table[:40]), shape(table[40:])
+    model = PODRegressor().fit(seen, seen["a"] * seen["c"])
+    assert not len(model.check(new))
+    # Each value is one that the fit has seen.
+    changed = {"equal": "b", "mixture": "a", "of three": "d"}[relation]
+    other = new.assign(**{changed: seen[changed].to_numpy()[:20]})
+    off = np.abs(other[changed] - new[changed]) > 0.1 * np.ptp(seen[changed])
+    found = model.check(other)
+    assert set(np.flatnonzero(off)) <= set(found["sample"])
+    assert found["what"].str.contains(" beside parameter ").all()
+    with pytest.warns(ExtrapolationWarning, match=r"parameter '\w' beside parameter '\w'.* is .* in sample"):
+        model.predict(other)
+
+
+def test_random_designs_have_no_relations():
+    for seed in range(100):
+        rng = np.random.default_rng(seed)
+        n_params = 1 + seed % 7
+        units = rng.choice([-1, 1], n_params) * 10.0 ** rng.integers(-9, 9, n_params)
+        X = rng.random((2 * n_params + 1 + seed % 5, n_params)) ** (1 + seed % 3) * units
+        assert SeenRanges.from_fit(FieldSet(np.zeros((1, 1)), None, params=X)).relations is None
+
+
+def test_a_relation_of_one_fit_is_forgotten_by_a_warm_start_without_it():
+    rng = np.random.default_rng(5)
+    table = rng.random((30, 2))
+    equal = np.column_stack([table[:, 0]] * 2)
+    model = LaMORegressor(width=8, depth=1, max_iter=1, base=None, warm_start=True, random_state=0)
+    first = model.fit(equal, table[:, 0]).ranges_.relations
+    np.testing.assert_allclose(model.fit(equal[::-1], table[:, 0]).ranges_.relations, first, rtol=1e-6)
+    assert not len(model.fit(table, table[:, 0]).check(table))
 
 
 def test_repeated_runs_of_random_parameters_are_no_design():

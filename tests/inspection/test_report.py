@@ -23,7 +23,7 @@ from skop import (
     TimeConditionedRegressor,
     leaderboard,
 )
-from skop.exceptions import OptionalDependencyError
+from skop.exceptions import ExtrapolationWarning, OptionalDependencyError
 from skop.inspection import compare_models, describe_data, evaluate, write_report
 from skop.inspection._report_pictures import triangles_of
 from skop.metrics import relative_l2_error
@@ -191,6 +191,33 @@ def test_evaluation_agrees_with_the_score():
     assert found["error"] == pytest.approx(1 - model.score(X, y))
     assert found["channels"] == pytest.approx({name: 1 - score for name, score in channels.items()})
     assert [*found["samples"]] == sorted(found["samples"], key=found["samples"].get, reverse=True)
+
+
+def test_a_channel_of_zeros_has_no_relative_error_and_a_frame_of_zeros_that_of_all_frames():
+    X = RNG.random((30, 2))
+    points = np.linspace(0, 1, 5)[:, None]
+    y = FieldSet(points, X[:, :1, None] * np.array([0.0, 1.0, 2.0]) * (1 + points))
+    # A rise that the model predicts at the start too, where there is none.
+    biased = FieldSet(points, y.values + 0.1)
+    model = TimeConditionedRegressor(PODRegressor(regressor="ridge"), times=3).fit(X, biased)
+    found = evaluate(model, X, y)
+    risen = model.predict(X).values[..., 0]
+    expected = np.sqrt(np.mean(np.square(risen), axis=1) / np.mean(np.square(y.values)))
+    np.testing.assert_allclose(found.channel_errors[:, 0], expected, rtol=1e-6)
+    np.testing.assert_allclose(found.channel_errors[:, 0].mean(), model.error_by_time(X, y)[0], rtol=1e-6)
+    # Channels of other kinds have other units.
+    plain = PODRegressor(regressor="ridge").fit(X, biased)
+    assert np.isnan(evaluate(plain, X, y).channel_errors[:, 0]).all()
+    assert evaluate(plain, X, y).to_dict()["channels"]["channel 0"] is None
+    exact = PODRegressor(regressor="ridge").fit(X, y)
+    assert evaluate(exact, X, y).to_dict()["channels"]["channel 0"] == pytest.approx(0, abs=1e-9)
+
+
+def test_errors_outside_of_the_fit_come_with_the_warning_of_a_score():
+    X = RNG.random((30, 2))
+    model = PODRegressor().fit(X, X.sum(axis=1))
+    with pytest.warns(ExtrapolationWarning, match="parameter 1 is"):
+        evaluate(model, X * [1, 1000], X.sum(axis=1))
 
 
 def test_scalars_beside_a_field_have_their_errors_too():

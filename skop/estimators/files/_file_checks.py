@@ -398,6 +398,9 @@ def _check_ranges(held: Held) -> None:
         found = held.array(name, None, optional=True)
         held.need(found is None or np.shape(found) == np.shape(params)[1:], name, "a number for each parameter")
     held.array("outputs", 2, None, optional=True)
+    relations = held.array("relations", None, None, optional=True)
+    is_whole = relations is None or (params is not None and np.shape(relations)[1] == np.shape(params)[1] + 1)
+    held.need(is_whole, "relations", "a number for each parameter, and one more")
     held.array("coords", 2, None)
     for name in ("sides", "spacing"):
         held.array(name, 2, 1)
