@@ -29,7 +29,7 @@ from skop.estimators.fitting._checkpoint import FitCheckpoints
 from skop.estimators.fitting._comparison import Comparison, Review, correction_shares
 from skop.estimators.fitting._session import FitSession, _together
 from skop.estimators.fitting._session_base import SessionBase
-from skop.exceptions import FieldDataError, SkopWarning
+from skop.exceptions import FieldDataError, SkopWarning, held_warnings
 from skop.metrics import relative_l2_error
 from skop.networks import Outputs
 from skop.parts import GNOT, Patches
@@ -572,6 +572,17 @@ def test_a_base_is_averaged_over_symmetries_with_its_network():
     model.set_params(symmetries=clone(symmetries).set_params(names=("flip_x", "flip_y")))
     with pytest.raises(FieldDataError, match="that the fit of the base did not average over"):
         model.predict(pairs)
+
+
+@pytest.mark.parametrize("count", [9, 10])
+def test_too_few_samples_for_a_base_are_named(count):
+    X = np.random.default_rng(3).random((count, 2))
+    with held_warnings() as held:
+        model = small(base="auto", max_iter=1).fit(X, X.sum(axis=1))
+        small(base=None, max_iter=1).fit(X, X.sum(axis=1))
+    words = [text for text, _ in held if "no base model, since there are 9 samples" in text]
+    assert (model.base_ is None) == bool(words) == (count < 10)
+    assert len(words) == (count < 10)
 
 
 @pytest.mark.parametrize("kind", ["fields", "groups", "scalars"])

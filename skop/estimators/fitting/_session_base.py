@@ -42,6 +42,7 @@ _NO_IMAGES = (
 )
 #: Fewest samples for a base model.
 _LEAST_SAMPLES = 10
+_TOO_FEW = f"it needs at least {_LEAST_SAMPLES}"
 #: A base that is averaged over symmetries is named if it has so many times the error of one without them.
 _WORSE = 2.0
 #: A base interpolates if its error on seen samples is below this part of its error on unseen ones.
@@ -143,6 +144,11 @@ class SessionBase:
                 f"there is no base model, since {reason}. Compare with SymmetryOptions(average_predictions=False), "
                 "where the base may predict far better than averages do; or set base=None to say so."
             )
+        if _TOO_FEW in reason:
+            warn(
+                f"there is no base model, since {reason}. Compare with PODRegressor(), which is often far better "
+                "after so few; or set base=None to say so."
+            )
         if reason == _TOO_LARGE:
             warn(
                 f"there is no base model, since {reason}, and a classical model would need them there at once. "
@@ -242,7 +248,7 @@ def why_no_base(
         "samples are steps of trajectories": lambda: plan.n_steps is not None and plan.feeds_back,
         "y is on points of each sample's own": lambda: data.spec.target_points == "own",
         "samples differ in their number of points": lambda: data.inputs.is_ragged,
-        f"there are {n_used} samples, and it needs at least {_LEAST_SAMPLES}": lambda: n_used < _LEAST_SAMPLES,
+        f"there are {n_used} samples, and {_TOO_FEW}": lambda: n_used < _LEAST_SAMPLES,
         _TOO_LARGE: lambda: is_auto and _is_too_large(data),
         "the nodes of samples with points of their own do not correspond": lambda: not nodes_correspond(data.inputs),
         "distances between nodes of samples with points of their own differ too much for nodes that correspond": (
@@ -254,11 +260,11 @@ def why_no_base(
     # Those that are nearly the same are held out together too, and some have to be left to train on.
     first = used[:: plan.n_steps or 1]
     numbers = groups_of_same_inputs(data.inputs[first], nearly=True)
-    count, least = numbers.max() + 1, f"it needs at least {_LEAST_SAMPLES} with different inputs"
+    count = numbers.max() + 1
     if count < _LEAST_SAMPLES:
-        return f"{count} of the {n_used} samples have different inputs, and {least}"
+        return f"{count} of the {n_used} samples have different inputs, and {_TOO_FEW} with different inputs"
     count = count if groups is None else linked(numbers, np.unique(groups[first], return_inverse=True)[1]).max() + 1
-    what = f"the samples are of {count} different groups, and it needs at least {_LEAST_SAMPLES}"
+    what = f"the samples are of {count} different groups, and {_TOO_FEW}"
     return what if count < _LEAST_SAMPLES else _why_no_images(model, data)
 
 
