@@ -17,6 +17,7 @@ from skop.data._mesh_files import find_sources as find_sources
 from skop.data._mesh_files import write_mesh as write_mesh
 from skop.data._mesh_predictions import attach_beside as attach_beside
 from skop.data._mesh_predictions import attach_predictions
+from skop.data._mesh_predictions import kept_sets as kept_sets
 from skop.data._meshes import MeshSamples as MeshSamples
 from skop.data._meshes import read_meshes
 from skop.data._pairing import Labels as Labels

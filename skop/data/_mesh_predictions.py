@@ -21,7 +21,7 @@ from skop.data._mesh_cells import (
 )
 from skop.exceptions import FieldDataError
 
-__all__ = ["attach_beside", "attach_predictions", "drop_unused_rows", "restore_unused_rows"]
+__all__ = ["attach_beside", "attach_predictions", "drop_unused_rows", "kept_sets", "restore_unused_rows"]
 
 #: Key in the info of predicted meshes, with the names of the predicted fields.
 _PREDICTED = "skop: predicted fields"
@@ -91,7 +91,7 @@ def _attached(
     alone = []
     for mesh, parts in zip(meshes, fields, strict=True):
         named = {f"{name}_{suffix}": part for name, part in parts.items()}
-        new = meshio.Mesh(mesh.points.copy(), mesh.cells, info=mesh.info, **_kept_sets(mesh))
+        new = meshio.Mesh(mesh.points.copy(), mesh.cells, info=mesh.info, **kept_sets(mesh))
         for target in (mesh, new):
             _set_data(target, {name: part.copy() for name, part in named.items()})
         alone.append(new)
@@ -143,7 +143,7 @@ def _finished(mesh: meshio.Mesh, predicted: Mapping[str, FloatArray], where: str
                 shown[f"{name}_error"] = values - columns.reshape(values.shape)
     # Points are copied, so that a user who moves the points of one mesh in place does not change the others.
     info = {_PREDICTED: tuple(predicted)} | ({ON_CELLS: True} if on_cells else {})
-    new = meshio.Mesh(mesh.points.copy(), mesh.cells, info=info, **_kept_sets(mesh))
+    new = meshio.Mesh(mesh.points.copy(), mesh.cells, info=info, **kept_sets(mesh))
     _set_data(new, shown | own)
     _set_data(new, other, on_cells=not on_cells)
     return new
@@ -163,22 +163,6 @@ def _kept_data(mesh: meshio.Mesh) -> dict[str, dict[str, Any]]:
     return {
         kind: {name: array for name, array in data.items() if array is not None and len(array) == sizes[kind]}
         for kind, data in found.items()
-    }
-
-
-def _kept_sets(mesh: meshio.Mesh) -> dict[str, dict[str, Any]]:
-    """Copies of the named sets of points and of cells, if these are indices of what the mesh has."""
-    n_points, n_cells = len(mesh.points), [len(block) for block in mesh.cells]
-    points = {name: _as_indices(rows, n_points) for name, rows in mesh.point_sets.items()}
-    cells = {
-        name: [_as_indices(rows, count) for rows, count in zip(parts, n_cells, strict=True)]
-        for name, parts in mesh.cell_sets.items()
-        # Those of Gmsh's geometry are numbers of curves and surfaces.
-        if name != "gmsh:bounding_entities" and len(parts) == len(n_cells)
-    }
-    return {
-        "point_sets": {name: rows for name, rows in points.items() if rows is not None},
-        "cell_sets": {name: parts for name, parts in cells.items() if all(rows is not None for rows in parts)},
     }
 
 
@@ -230,6 +214,33 @@ def drop_unused_rows(values: Any, meshes: Sequence[meshio.Mesh]) -> Any:
     ]
     is_array = isinstance(values, np.ndarray) and len({len(item) for item in taken}) == 1
     return np.stack(taken) if is_array else taken
+
+
+def kept_sets(mesh: meshio.Mesh) -> dict[str, dict[str, Any]]:
+    """Return copies of the named sets of points and of cells, if these are indices of what the mesh has.
+
+    Parameters
+    ----------
+    mesh : meshio.Mesh
+        Mesh.
+
+    Returns
+    -------
+    dict
+        ``"point_sets"`` and ``"cell_sets"``, as `meshio.Mesh` takes them.
+    """
+    n_points, n_cells = len(mesh.points), [len(block) for block in mesh.cells]
+    points = {name: _as_indices(rows, n_points) for name, rows in mesh.point_sets.items()}
+    cells = {
+        name: [_as_indices(rows, count) for rows, count in zip(parts, n_cells, strict=True)]
+        for name, parts in mesh.cell_sets.items()
+        # Those of Gmsh's geometry are numbers of curves and surfaces.
+        if name != "gmsh:bounding_entities" and len(parts) == len(n_cells)
+    }
+    return {
+        "point_sets": {name: rows for name, rows in points.items() if rows is not None},
+        "cell_sets": {name: parts for name, parts in cells.items() if all(rows is not None for rows in parts)},
+    }
 
 
 def restore_unused_rows(values: Any, meshes: Sequence[meshio.Mesh]) -> Any:

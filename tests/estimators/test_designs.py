@@ -140,6 +140,24 @@ def test_columns_are_those_of_the_fit():
     np.testing.assert_array_equal(stress(found), stress(model.predict(own(), params=TABLE)))
 
 
+@pytest.mark.parametrize("y", ["meshes", "values"])
+def test_named_sets_of_the_shared_mesh_are_in_predictions_and_in_the_file(tmp_path, y):
+    points, cells = (
+        np.array([[0.0, 0], [1, 0], [1, 1], [0, 1]]),
+        [("line", [[0, 1]]), ("triangle", [[0, 1, 2], [0, 2, 3]])],
+    )
+    sets = {"point_sets": {"fixed": np.array([0, 3])}, "cell_sets": {"inlet": [np.array([0]), None]}}
+    table = np.random.default_rng(0).random((12, 2))
+    meshes = [meshio.Mesh(points, cells, {"u": row @ points.T}, **sets) for row in table]
+    values = np.stack([mesh.point_data["u"] for mesh in meshes])
+    model = PODRegressor(target_fields=["u"]).fit(table, meshes if y == "meshes" else (meshes[0], values))
+    model.save(tmp_path / "model.skop")
+    for fitted in (model, skop.load(tmp_path / "model.skop")):
+        (found,) = fitted.predict(table[:1])
+        assert found.point_sets["fixed"].tolist() == [0, 3]
+        assert [part.tolist() for part in found.cell_sets["inlet"]] == [[0], []]
+
+
 def test_one_mesh_for_many_rows(runs):
     model = small().fit(own(), params=TABLE)
     expected = stress(model.predict([own()[0]] * N, params=TABLE))

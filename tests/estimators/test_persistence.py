@@ -533,11 +533,21 @@ def test_a_band_around_what_is_no_estimator_of_such_samples_is_refused(tmp_path)
         skop.load(tmp_path / "band.skop")
 
 
-@pytest.mark.parametrize("info", ["text", {"dict": {"a note": 5}}])
-def test_notes_of_a_mesh_that_are_none_are_refused(tmp_path, info):
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"info": "text"},
+        {"info": {"dict": {"a note": 5}}},
+        {"point_sets": {"dict": {"fixed": [10**6]}}},
+        {"cell_sets": {"dict": {"left": [[-1]]}}},
+        {"cell_sets": {"dict": {"left": [[0]] * 50}}},
+        {"cell_sets": "text"},
+    ],
+)
+def test_notes_and_sets_of_a_mesh_that_are_none_are_refused(tmp_path, change):
     path = shutil.copy(Path(__file__).parent / "files" / "mesh.skop", tmp_path)
-    rewrite(path, lambda header, _: state_of(header)["mesh_"]["mesh"]["dict"].update(info=info))
-    with pytest.raises(ModelFileError, match="a mesh in the file has invalid points, cells or notes"):
+    rewrite(path, lambda header, _: state_of(header)["mesh_"]["mesh"]["dict"].update(change))
+    with pytest.raises(ModelFileError, match="a mesh in the file has invalid points, cells, notes or sets"):
         skop.load(path)
 
 

@@ -21,7 +21,7 @@ from skop.data._checks import ROUNDING, SAME_POINT, check_names, refuse_length
 from skop.data._fieldset import FieldSet
 from skop.data._mesh_cells import count_places
 from skop.data._mesh_files import find_sources, is_mesh_input, is_on_mesh, is_path
-from skop.data._mesh_predictions import attach_predictions, drop_unused_rows
+from skop.data._mesh_predictions import attach_predictions, drop_unused_rows, kept_sets
 from skop.data._meshes import MeshSamples, read_meshes
 from skop.data._pairing import Labels, check_order, index_labels, name_runs, order_of_rows, pair_rows
 from skop.data._spec import DataSpec, TargetForm
@@ -460,12 +460,14 @@ def _in_run_order(y: Any, X: Any, samples: MeshSamples, weighted: bool) -> Any:
 
 
 def _common_mesh(samples: MeshSamples) -> Any:
-    """Mesh of samples that share their points, without data; without cells too if these differ."""
+    """Mesh of samples that share their points, without data; without cells and named sets too if these differ."""
     first = samples.meshes[0]
     same = all(mesh.cells is first.cells or _nested(mesh.cells) == _nested(first.cells) for mesh in samples.meshes)
     if not same:
         warn("the meshes of y share their points, but not their cells; predicted meshes are points without cells.")
-    return type(first)(first.points, first.cells if same else [], info=first.info)
+    if not same:
+        return type(first)(first.points, [], info=first.info)
+    return type(first)(first.points, first.cells, info=first.info, **kept_sets(first))
 
 
 def _nested(cells: Any) -> Any:

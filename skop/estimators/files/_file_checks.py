@@ -211,7 +211,7 @@ def check_loaded(value: Any) -> None:
             CHECKS[kind.__name__](held)
 
 
-def check_mesh(points: Any, cells: Any, info: Any = None) -> None:
+def check_mesh(points: Any, cells: Any, info: Any = None, point_sets: Any = None, cell_sets: Any = None) -> None:
     """Raise an error if points and cells from a file make no mesh.
 
     Parameters
@@ -222,6 +222,8 @@ def check_mesh(points: Any, cells: Any, info: Any = None) -> None:
         Its cells: a list of a name and the numbers of the points of each cell.
     info : object, default=None
         Notes of skop: None, or a dictionary of lists of names and of booleans.
+    point_sets, cell_sets : object, default=None
+        Named sets of points, and of cells by their blocks: None, or a dictionary of their numbers.
 
     Raises
     ------
@@ -234,8 +236,16 @@ def check_mesh(points: Any, cells: Any, info: Any = None) -> None:
         is_good = is_good and _are_cells(block[1], len(points))
     notes = info.values() if isinstance(info, dict) else [] if info is None else [None]
     is_good = is_good and all(isinstance(note, bool | list | tuple) for note in notes)
+    for sets in (point_sets or {}, cell_sets or {}):
+        is_good = is_good and isinstance(sets, dict)
+    for rows in (point_sets or {}).values() if is_good else ():
+        is_good = is_good and _are_cells(rows, len(points))
+    for parts in (cell_sets or {}).values() if is_good else ():
+        is_good = is_good and isinstance(parts, list) and len(parts) == len(cells)
+        pairs = zip(parts, cells, strict=True) if is_good else ()
+        is_good = is_good and all(_are_cells(rows, len(block[1])) for rows, block in pairs)
     if not is_good:
-        raise ModelFileError("a mesh in the file has invalid points, cells or notes; fit and save again.")
+        raise ModelFileError("a mesh in the file has invalid points, cells, notes or sets; fit and save again.")
 
 
 def _are_cells(cells: Any, n_points: int) -> bool:

@@ -411,7 +411,8 @@ def _encode(value: Any, place: str, tensors: dict[str, torch.Tensor]) -> Any:
         return {"tensor": place}
     if isinstance(value, meshio.Mesh):
         parts = {"points": value.points, "cells": [[block.type, _as_rows(block.data)] for block in value.cells]}
-        return {"mesh": _encode(parts | {"info": value.info}, place, tensors)}
+        sets = {name: dict(held) for name in ("point_sets", "cell_sets") if (held := getattr(value, name))}
+        return {"mesh": _encode(parts | {"info": value.info} | sets, place, tensors)}
     if isinstance(value, torch.nn.Module):
         weights = value.state_dict()
         tensors.update({f"{place}.{name}": weight.cpu().contiguous() for name, weight in weights.items()})
@@ -546,8 +547,10 @@ def _decode(value: Any, tensors: dict[str, torch.Tensor], level: int = 0) -> Any
         return _UFUNCS[content]
     if tag == "mesh":
         parts = _decode(content, tensors, level + 1)
-        check_mesh(parts["points"], parts["cells"], parts["info"])
-        return meshio.Mesh(parts["points"], [tuple(block) for block in parts["cells"]], info=parts["info"])
+        sets = {name: parts.get(name, {}) for name in ("point_sets", "cell_sets")}
+        check_mesh(parts["points"], parts["cells"], parts["info"], **sets)
+        blocks = [tuple(block) for block in parts["cells"]]
+        return meshio.Mesh(parts["points"], blocks, info=parts["info"], **sets)
     if tag == "module":
         prefix = f"{content}."
         names = [name for name in tensors if name.startswith(prefix)]
