@@ -30,6 +30,7 @@ def small(**changes):
         "max_iter": 1,
         "random_state": 0,
         "dtype": "float64",
+        "base": None,
     }
     # What has no effect would warn, and what does not belong would be refused.
     if changes.get("geometry") == "points":
@@ -275,7 +276,7 @@ def test_more_poles_than_patches_are_cut_with_a_warning():
         warnings.simplefilter("error", SkopWarning)
         model.set_params(mixer__n_poles=9).fit(fields, fields)
         # The default number, and the single token of tables, say nothing.
-        AMORegressor(width=8, depth=1, max_iter=1).fit(fields, fields)
+        AMORegressor(width=8, depth=1, max_iter=1, base=None).fit(fields, fields)
         small(mixer__n_poles=10, max_iter=1).fit(fields.reshape(12, 6), np.arange(12.0))
 
 

@@ -39,7 +39,7 @@ SPARSE = pd.DataFrame(TABLE, columns=["L", "r", "E"]).astype(pd.SparseDtype(floa
 
 def small(**params):
     return LaMORegressor().set_params(
-        **({"width": 8, "depth": 1, "batch_size": 4, "max_iter": 1, "random_state": 0} | params)
+        **({"width": 8, "depth": 1, "batch_size": 4, "max_iter": 1, "base": None, "random_state": 0} | params)
     )
 
 
