@@ -109,7 +109,7 @@ def test_predictions_have_the_form_of_y_and_come_back_from_files(tmp_path, subte
         with subtests.test(name):
             with warnings.catch_warnings():
                 warnings.simplefilter("error")
-                model = small(**changes).fit(X, y)
+                model = small(**{"base": None} | changes).fit(X, y)
                 prediction = model.predict(X)
             expected = meshes() if name == "meshes" else y
             assert type(prediction) is type(expected)
