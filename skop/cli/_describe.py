@@ -258,7 +258,8 @@ def _range_in_words(column: dict[str, Any]) -> str:
     """Name and range of a channel, parameter or scalar."""
     if "range" not in column:
         return str(column["name"])
-    low, high = column["range"]
+    # A zero has no sign here.
+    low, high = (limit + 0.0 for limit in column["range"])
     return f"{column['name']}: {low:.4g} to {high:.4g}"
 
 

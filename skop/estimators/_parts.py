@@ -26,7 +26,7 @@ from skop._optional import import_optional
 from skop.data import FieldSet, find_sources, form_of, is_mesh_series, split_params, write_mesh
 from skop.exceptions import FieldDataError, held_warnings, warn
 
-__all__ = ["by_chunks", "predict_in_parts"]
+__all__ = ["by_chunks", "naming_frames", "predict_in_parts"]
 
 #: Number of parts, and of samples of a part, if the caller does not say.
 _MOST_PARTS, _FEWEST_SAMPLES = 64, 16
@@ -298,6 +298,42 @@ def _warn_of_parts(parts: list[tuple[slice, list[tuple[str, type[Warning]]]]]) -
         warn(f"{where if len(parts) > 1 else ''}{message}{more}", category)
 
 
+# ---------------------------------------------------------------------- frames
+#: Estimators that predict frames, by the argument of theirs that says which.
+_OF_FRAMES = {"times": "TimeConditionedRegressor", "n_steps": "RolloutRegressor"}
+
+
+def naming_frames(method: Method) -> Method:
+    """Let a method without the argument `times` or `n_steps` say which estimator has it.
+
+    Parameters
+    ----------
+    method : function
+        Method of an estimator.
+
+    Returns
+    -------
+    function
+        Method that raises a FieldDataError in place of a TypeError.
+    """
+    known = inspect.signature(method).parameters
+
+    @wraps(method)
+    def named(self: Any, *arguments: Any, **options: Any) -> Any:
+        for key, outer in _OF_FRAMES.items():
+            if key not in options or key in known:
+                continue
+            name, asked = type(self).__name__, method.__name__
+            others = [other for other in _OF_FRAMES if other in known]
+            remedy = f"put {outer} around it: {outer}({name}(...)), of which {key} is an argument"
+            if name in _OF_FRAMES.values():
+                remedy = f"pass {others[0]}" if others else f"leave {key} out"
+            raise FieldDataError(f"{asked} of {name} got {key}, of which it knows nothing; {remedy}.")
+        return method(self, *arguments, **options)
+
+    return named  # type: ignore[return-value]
+
+
 # ---------------------------------------------------------------------- chunks of dask arrays
 def by_chunks(method: Method) -> Method:
     """Let a method that predicts return lazy dask arrays, computed by chunks, if X is a dask array.
@@ -323,7 +359,7 @@ def by_chunks(method: Method) -> Method:
         del given["self"], given["X"]
         return _lazily(self, method.__name__, X, {name: value for name, value in given.items() if value is not None})
 
-    return predict  # type: ignore[return-value]
+    return naming_frames(predict)  # type: ignore[return-value]
 
 
 def _is_dask_array(X: Any) -> bool:

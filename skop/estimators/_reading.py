@@ -28,6 +28,7 @@ from skop.data import (
     refuse_containers,
     series_files,
 )
+from skop.estimators._parts import naming_frames
 from skop.estimators._weights import samples_with_weight
 from skop.exceptions import FieldDataError, each_warning_once, held_warnings, warn
 from skop.surrogate._domain import SeenRanges, warn_of_findings
@@ -252,6 +253,7 @@ class FieldReader(BaseEstimator):
                 warn_of_novelty(found, level, reference.own, self._files(X, len(inputs)))
         return found
 
+    @naming_frames
     def check(self, X: Any, *, params: Any = None) -> Any:
         """List what in X is outside of what the fit has seen.
 

@@ -69,6 +69,31 @@ def test_collections_there_and_back(tmp_path):
             np.testing.assert_array_equal(mesh.cell_data["c"][0], frame(run, time).cell_data["c"][0])
 
 
+def test_a_shorter_series_leaves_no_frames_of_the_longer_one(tmp_path):
+    path, folder = tmp_path / "run.pvd", tmp_path / "run"
+    longer = series(1)
+    longer.write(path)
+    # What the collection does not list, or lists elsewhere, is not its own.
+    kept = [folder / "run_0007.vtu", folder / "notes.vtu", tmp_path / "run_0001.vtu"]
+    for file in kept:
+        frame(1, 0.0).write(file)
+    path.write_text(
+        path.read_text().replace(
+            "</Collection>",
+            """
+        <DataSet timestep="3" part="0" file="run/notes.vtu"/><DataSet timestep="4" part="0" file="run_0001.vtu"/>
+        </Collection>""",
+        )
+    )
+    MeshSeries(longer.meshes[:2], longer.times[:2]).write(path)
+    assert {file.name for file in folder.iterdir()} == {"run_0000.vtu", "run_0001.vtu", "run_0007.vtu", "notes.vtu"}
+    assert kept[2].exists()
+    # A file that is no collection is replaced as well.
+    path.write_text("<VTKFile")
+    longer.write(path)
+    assert [len(found) for found in read_mesh_series(path)] == [3]
+
+
 def test_paraview_plays_what_is_written(tmp_path):
     """The reader of pyvista, which follows the rules of ParaView."""
     pyvista = pytest.importorskip("pyvista")

@@ -20,6 +20,7 @@ from skop import (
     TimeConditionedRegressor,
 )
 from skop.data import MeshSeries, find_runs, read_frames, read_mesh_series
+from skop.estimators.files._card import card_of
 from skop.exceptions import FieldDataError, SkopWarning
 
 #: A network that is small.
@@ -280,6 +281,32 @@ def test_frames_of_other_decades_are_no_truth():
     expect_truth(model.predict([run(1, [0.0, 1.0])], times=list(few))[0], 1, few)
     with pytest.raises(FieldDataError, match=r"series 1 has 5 .*\(frame 2: 9e-10 and 1e-09\); expected the same times"):
         by_time().fit([run(0, times), run(1, [0.0, 9e-10, *times[2:]])])
+
+
+def test_a_run_in_another_unit_of_time_is_named():
+    model = by_time().fit(runs())
+    other = [run(1, TIMES * 1000)]
+    with pytest.warns(SkopWarning, match=r"4 frames at times 0 to 1500, .* 0 to 1\.5, and none but the first"):
+        found = model.predict(other)
+    assert found[0].times.tolist() == TIMES.tolist()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for known in (runs()[1:2], [run(1, TIMES[:2])], [run(1, TIMES[:1])], [run(1).meshes[0]]):
+            model.predict(known)
+        # Given times are meant.
+        model.predict([run(1, [0.0, 0.3])], times=[0.3])
+
+
+def test_the_card_names_fields_and_frames():
+    for model, frame_names in ((by_time(), [f"t = {time:g}" for time in TIMES]), (rollout(), ["frame 3", "frame 4"])):
+        inner = model.estimator.set_params(target_fields=["u", "w"])
+        model.set_params(estimator=inner).fit(runs())
+        found = [item for item in card_of(model)["data"]["columns"] if item["role"] == "target"]
+        named = [f"{name}, {frame}" for frame in frame_names for name in ("u", "w_0", "w_1")]
+        assert [item["name"] for item in found] == named
+        u, others = frames(runs()), frames(runs(), "w")
+        lows = np.concatenate([u[..., None], others.reshape(*u.shape, 2)], axis=-1).min(axis=(0, 1))
+        np.testing.assert_allclose([item["range"][0] for item in found], lows[-len(frame_names) :].ravel())
 
 
 def test_times_in_single_precision_are_those_in_double():

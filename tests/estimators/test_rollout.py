@@ -126,6 +126,23 @@ def test_tables_are_time_series_of_one_point():
     assert model.score(table[20:, :6], table[20:, 6:]) > 0.999999
 
 
+def test_parameters_beside_a_table_are_no_states():
+    """Decay at a rate of its own in each run: the refusal says how to pass it, and this predicts new runs."""
+    rng = np.random.default_rng(0)
+    rates, starts = rng.uniform(0.5, 1.5, (40, 1)), rng.normal(size=(40, 2))
+    y = np.concatenate([starts * np.exp(-0.2 * k * rates) for k in range(1, 6)], axis=1)
+    model = RolloutRegressor(PODRegressor(regressor="gaussian_process"), window=1)
+    with pytest.raises(FieldDataError, match=r"X=FieldSet\(np.zeros\(\(1, 1\)\), np.asarray\(X\)\[:, None\]\)"):
+        model.fit(starts[:30], y[:30], params=rates[:30])
+    X, y = (FieldSet(np.zeros((1, 1)), np.asarray(part)[:, None]) for part in (starts, y))
+    model.fit(X[:30], y[:30], params=rates[:30])
+    assert model.n_frames_ == 5
+    assert model.score(X[30:], y[30:], params=rates[30:]) > 0.98
+    # A single step feeds nothing back, so that parameters are columns as those of any table.
+    with pytest.raises(FieldDataError, match="add its columns to X"):
+        RolloutRegressor(PODRegressor(), window=1, n_steps=1).fit(starts, starts, params=rates)
+
+
 def test_one_step_is_the_estimator_itself(fields):
     X, y = fields
     for targets in (y, y.sum(axis=(1, 2, 3)), y.mean(axis=(1, 2))):

@@ -6,7 +6,8 @@ from datetime import datetime, timedelta
 
 import numpy as np
 import pytest
-from sklearn.base import clone
+from scipy.interpolate import PchipInterpolator
+from sklearn.base import BaseEstimator, clone
 from sklearn.linear_model import LassoCV, Ridge
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import Pipeline, make_pipeline
@@ -148,6 +149,96 @@ def test_fields_between_the_frames_are_no_worse_than_those_drawn_between_them():
         errors = [relative_l2_error(y[20:, :, 1::2], part) for part in (between, drawn)]
         assert errors[0] < errors[1], name
         assert relative_l2_error(y[20:, :, ::2], found) < 1e-3, name
+
+
+class Told(BaseEstimator):
+    """Knows a function of the columns of a table, and nothing of the data."""
+
+    def __init__(self, function):
+        self.function = function
+
+    def fit(self, X, y):
+        return self
+
+    def predict(self, X):
+        return self.function(X[:, 0], X[:, 1])
+
+
+@pytest.mark.parametrize("times", [[0.0, 0.5, 1.0, 2.0, 4.0], [4.0, 0.0, 2.0, 1.0, 3.0], [0.0, 1.0]])
+def test_between_its_frames_an_estimator_that_errs_there_is_not_believed(times):
+    times, X = np.array(times), np.linspace(0.5, 2, 12)[:, np.newaxis]
+    charge = lambda a, t: a * (1 - np.exp(-t / a))  # noqa: E731
+    # Right at all frames.
+    wild = Told(lambda a, t: charge(a, t) + a * np.prod([t - known for known in times], axis=0))
+    y = charge(X, times)
+    model = TimeConditionedRegressor(wild, times=times).fit(X, y)
+    asked = np.sort(np.append(np.linspace(0, times.max(), 21), times))
+    order = np.argsort(times)
+    drawn = PchipInterpolator(times[order], y[:, order], axis=-1)(asked)
+    np.testing.assert_allclose(model.predict(X, times=asked), drawn, atol=1e-12)
+    np.testing.assert_allclose(model.predict(X, times=asked[::-1]), drawn[:, ::-1], atol=1e-12)
+    assert model.interpolated_.tolist() == [True] * (len(times) - 1)
+    # Outside of all frames there is nothing to draw between.
+    outside = np.array([-0.1, times.max() + 0.1])
+    np.testing.assert_allclose(model.predict(X, times=outside), wild.function(X, outside))
+
+
+def test_between_its_frames_an_estimator_that_knows_more_is_believed():
+    X, times = np.linspace(0, 6, 20)[:, np.newaxis], np.linspace(0, 4, 13)
+    # Four frames of a period, between which no curve is near the truth.
+    wave = lambda a, t: np.sin(a + 1.5 * np.pi * t)  # noqa: E731
+    model = TimeConditionedRegressor(Told(wave), times=times).fit(X, wave(X, times))
+    asked = (times[1:] + times[:-1]) / 2
+    np.testing.assert_allclose(model.predict(X, times=asked), wave(X, asked))
+    drawn = PchipInterpolator(times, wave(X, times), axis=-1)(asked)
+    assert relative_l2_error(wave(X, asked), drawn) > 0.05
+
+
+def test_at_uneven_times_a_classical_model_is_about_as_good_as_a_curve_through_its_frames():
+    x, times = np.linspace(0, 1, 12), np.array([0.0, 0.5, 1.0, 2.0, 4.0])
+    params = np.random.default_rng(0).uniform([0.5, 50], [2, 100], (50, 2))
+    a, size = params.T[:, :, np.newaxis, np.newaxis]
+    truths = {
+        "charge": lambda t: size * (1 - np.exp(-t / a)) * np.sin(np.pi * x)[:, np.newaxis],
+        "spread": lambda t: size * np.exp(-(((x[:, np.newaxis] - 0.5) / 0.2) ** 2) / (1 + a * t)) / np.sqrt(1 + a * t),
+    }
+    asked = (times[1:] + times[:-1]) / 2
+    for name, truth in truths.items():
+        y = FieldSet(x[:, np.newaxis], truth(times))
+        model = TimeConditionedRegressor(PODRegressor(regressor="gaussian_process"), times=times).fit(
+            params[:30], y[:30]
+        )
+        drawn = PchipInterpolator(times, truth(times), axis=-1)(asked)
+        errors = [
+            np.sqrt(np.square(part - truth(asked))[30:].mean(axis=(0, 1))).max()
+            for part in (model.predict(params, times=asked).values, drawn)
+        ]
+        assert errors[0] < 3 * errors[1], name
+
+
+@pytest.mark.parametrize("kind", ["grid", "other points", "ragged"])
+def test_frames_are_drawn_through_wherever_they_are(kind):
+    rng, times = np.random.default_rng(0), np.array([0.0, 0.2, 0.5, 1.0])
+    if kind == "grid":
+        X, y = rng.random((6, *GRID, 1)), rng.random((6, *GRID, 8))
+    else:
+        sizes = [9, 6, 8, 7] if kind == "ragged" else [8] * 4
+        places = [rng.random((size, 2)) for size in sizes]
+        X = FieldSet(places if kind == "ragged" else np.stack(places), [rng.random((n, 1)) for n in sizes])
+        y = FieldSet(rng.random((5, 2)), rng.random((4, 5, 4)))
+        if kind == "ragged":
+            y = X.with_values(rng.random((sum(sizes), 4)))
+    model = TimeConditionedRegressor(network(), times=times).fit(X, y)
+    model.interpolated_[:] = [True, False, True]
+    asked = np.array([0.1, 0.3, 0.5, 0.7, 0.9])
+    frames, found = (model.predict(X, times=part) for part in (times, asked))
+    if kind != "grid":
+        np.testing.assert_array_equal(found.coords, frames.coords)
+        frames, found = frames.values, found.values
+    split = lambda values, count: np.stack(np.split(values, count, axis=-1))  # noqa: E731
+    drawn, found = PchipInterpolator(times, split(frames, 4))(asked), split(found, 5)
+    np.testing.assert_allclose(found[[0, 2, 3, 4]], drawn[[0, 2, 3, 4]], rtol=1e-5, atol=1e-6)
+    assert not np.allclose(found[1], drawn[1], rtol=1e-5, atol=1e-6)
 
 
 def test_predictions_far_from_all_frames_are_named_at_other_times():
@@ -534,6 +625,37 @@ def test_the_band_of_a_time_is_its_own_however_many_decades_there_are(start, uni
 def test_times_that_do_not_fit(fields, times, message):
     with pytest.raises(FieldDataError, match=message):
         TimeConditionedRegressor(PODRegressor(), times=times).fit(*fields)
+
+
+@pytest.mark.parametrize(
+    "wrap", [LawRegressor, EnsembleRegressor, lambda frames: AutoRegressor(candidates=[("a", frames)])]
+)
+def test_what_takes_no_times_says_what_does(fields, wrap):
+    model = wrap(TimeConditionedRegressor(PODRegressor(), times=5))
+    for method, words in [(model.predict, "predict"), (model.check, "check")]:
+        with pytest.raises(
+            FieldDataError, match=rf"{words} of .* got times.*TimeConditionedRegressor\(\w+\(\.\.\.\)\)"
+        ):
+            method(fields[0], times=[0.5])
+    frames = TimeConditionedRegressor(PODRegressor(), times=5)
+    with pytest.raises(FieldDataError, match=r"got n_steps.*pass times"):
+        frames.predict(fields[0], n_steps=2)
+    with pytest.raises(TypeError, match="unexpected"):
+        frames.predict(fields[0], time=[0.5])
+
+
+def test_a_score_of_other_frames_names_what_measures_them(fields):
+    X, y = fields
+    models = [
+        (TimeConditionedRegressor(PODRegressor(regressor="ridge"), times=5), "call error_by_time.*the 3 times of y"),
+        (RolloutRegressor(PODRegressor(regressor="ridge"), window=1), r"call error_by_step\(X, y, n_steps=3\)"),
+    ]
+    for model, words in models:
+        model.fit(X, y)
+        with pytest.raises(FieldDataError, match=f"3 frames, but 5 frames are predicted; {words}"):
+            model.score(X, y[..., :6])
+        with pytest.raises(FieldDataError, match="y has 7 channels, but the prediction"):
+            model.score(X, y[..., :7])
 
 
 def test_other_refusals(fields):

@@ -107,7 +107,8 @@ class MeshSeries:
         ----------
         path : path-like
             File that ends in ``.pvd``. The files of ``run.pvd`` are ``run/run_0000.vtu`` and so on. Folders are created
-            where they are missing, and existing files are replaced.
+            where they are missing, and existing files are replaced. Frames of such names that an existing collection
+            lists, and the new one does not, are removed.
 
         Raises
         ------
@@ -119,15 +120,19 @@ class MeshSeries:
             raise FieldDataError(f"a series is written as a ParaView collection; {str(path)!r} does not end in .pvd.")
         folder = target.with_suffix("")
         folder.mkdir(parents=True, exist_ok=True)
+        earlier, written = _own_frames(target), set[str]()
         root = ElementTree.Element("VTKFile", type="Collection", version="0.1", byte_order="LittleEndian")
         collection = ElementTree.SubElement(root, "Collection")
         for number, (mesh, time) in enumerate(zip(self.meshes, self.times.tolist(), strict=True)):
             name = f"{folder.name}_{number:04d}.vtu"
             write_mesh(mesh, folder / name)
+            written.add(name)
             place = {"timestep": repr(time), "group": "", "part": "0", "file": f"{folder.name}/{name}"}
             ElementTree.SubElement(collection, "DataSet", place)
         ElementTree.indent(root)
         write_in_one_step(target, ElementTree.tostring(root, encoding="utf-8", xml_declaration=True))
+        for name in earlier - written:
+            (folder / name).unlink(missing_ok=True)
 
 
 def numbers_of_times(times: Any) -> FloatArray:
@@ -359,6 +364,16 @@ def _listed_files(path: Path) -> list[tuple[float, str]]:
         return [(float(item["time"]), str(item["name"])) for item in json.loads(path.read_text())["files"]]
     sets = ElementTree.parse(path).getroot().iter("DataSet")
     return [(float(item.get("timestep", "nan")), item.get("file", "")) for item in sets]
+
+
+def _own_frames(path: Path) -> set[str]:
+    """Names of the frames that an existing collection lists under the names that `MeshSeries.write` gives them."""
+    try:
+        listed = [name for _, name in _listed_files(path)]
+    except (OSError, ValueError, ElementTree.ParseError):
+        return set()
+    pattern = re.compile(rf"{re.escape(path.stem)}/({re.escape(path.stem)}_\d{{4,}}\.vtu)")
+    return {found[1] for found in map(pattern.fullmatch, listed) if found}
 
 
 def _open_xdmf(path: Path) -> MeshRun:

@@ -60,9 +60,23 @@ def _data_of(model: Any, record: dict[str, Any]) -> dict[str, Any]:
     data["columns"] = [
         *_columns("input", "channel", spec.channel_names, spec.n_fields, getattr(ranges, "values", None)),
         *_columns("parameter", "parameter", parameters, spec.n_params, getattr(ranges, "params", None)),
-        *_columns("target", "", spec.output_names, len(spec.output_names), getattr(ranges, "outputs", None)),
+        *_columns("target", "", _output_names(model), len(spec.output_names), getattr(ranges, "outputs", None)),
     ]
     return data
+
+
+def _output_names(model: Any) -> list[str]:
+    """Names of the outputs; of time series of meshes those of the fields and frames."""
+    names: list[str] = model.spec_.output_names
+    series = getattr(model, "series_", None)
+    if series is None or model.spec_.target_form.channel_names:
+        return names
+    fields = [name if size == 1 else f"{name}_{k}" for name, size in series["components"] for k in range(size)]
+    # A rollout counts the frames of a run from its window on.
+    first, times = getattr(model, "window_", 0) + 1, getattr(model, "times_", None)
+    count = len(names) // len(fields)
+    frames = [f"frame {first + k}" for k in range(count)] if times is None else [f"t = {t:.10g}" for t in times]
+    return [f"{name}, {frame}" for frame in frames for name in fields]
 
 
 def _columns(role: str, word: str, names: Sequence[str] | None, count: int, ranges: Any) -> list[dict[str, Any]]:

@@ -132,7 +132,27 @@ class BaseFrameRegressor(MeasuresCost, WrappingRegressor):
             if form_of(runs).on_meshes or form_of(targets).on_meshes:
                 params = pair_series(design, runs, weighted=sample_weight is not None)
                 X, y = self._open_scored_series(runs, None if targets is runs else targets)
-        return super()._read_scored(X, y, params, sample_weight)
+        try:
+            return super()._read_scored(X, y, params, sample_weight)
+        except FieldDataError:
+            self._refuse_other_frames(y)
+            raise
+
+    def _refuse_other_frames(self, y: Any) -> None:
+        """Raise an error for a y of other frames than are predicted, and say what compares it."""
+        values = y[1] if isinstance(y, tuple) and len(y) == 2 else y
+        is_array = getattr(values, "ndim", 0) > 1
+        count = values.shape[-1] if is_array else getattr(values, "n_channels", 0)
+        n_frames, rest = divmod(count, self._n_components)
+        if n_frames and not rest and n_frames != self.n_frames_:
+            raise FieldDataError(
+                f"y has {count} channels, which are {n_frames} frames, but {self.n_frames_} frames are predicted; call "
+                f"{self._call_for_frames(n_frames)}, or pass a y of as many frames."
+            )
+
+    def _call_for_frames(self, n_frames: int) -> str:
+        """Call that gives the errors of another number of frames."""
+        raise NotImplementedError
 
     def _restore(self, predictions: Predictions, places: FieldSet, meshes: list[Any] | None, labels: Any = None) -> Any:
         """Convert predictions to the form of y; for time series of meshes one `MeshSeries` for each run."""

@@ -210,6 +210,15 @@ class RolloutRegressor(BaseFrameRegressor):
         scalars = not data.spec.n_outputs and not data.spec.has_features
         self.feeds_back_ = self.window * n_channels == data.inputs.n_channels and not scalars
 
+    def _read(self, X: Any, y: Any, *, params: Any = None, **options: Any) -> TrainingData:
+        """X and y of a fit; columns of a table are states, and constants among them would become states too."""
+        if params is not None and self.n_steps != 1 and form_of(X).is_table:
+            raise FieldDataError(
+                "X is a table, whose columns are states of a rollout, and params is given too; pass states as fields "
+                "on one point: X=FieldSet(np.zeros((1, 1)), np.asarray(X)[:, None]), y in the same way, and params."
+            )
+        return super()._read(X, y, params=params, **options)
+
     # ------------------------------------------------------------------ time series of meshes
     def _takes_series(self, X: Any, y: Any) -> bool:
         """Whether X is time series of meshes: files of which no fields are named as inputs hold one frame each."""
@@ -294,6 +303,10 @@ class RolloutRegressor(BaseFrameRegressor):
         step = float(run.times[-1] - run.times[-2]) if len(run.times) > 1 else self.series_["step"]
         further = run.times[-1] + step * np.arange(1, self.n_frames_ - len(known) + 1)
         return np.concatenate([known, further]), [i if i < len(run.times) else None for i in numbers]
+
+    def _call_for_frames(self, n_frames: int) -> str:
+        """Call that gives the errors of another number of frames."""
+        return f"error_by_step(X, y, n_steps={n_frames})"
 
     def _facts(self) -> dict[str, Any]:
         """What the errors of the estimator in it are, for the model card."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import re
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -14,6 +14,7 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.interpolate import PchipInterpolator
 
 from skop._sklearn_compat import HasMethods, Interval, StrOptions, fit_context
 from skop._typing import FloatArray
@@ -32,8 +33,9 @@ from skop.data.forms.series import numbers_of_times
 from skop.estimators._field import restored_on_failure
 from skop.estimators._parts import by_chunks
 from skop.estimators._weights import labels_of_groups
+from skop.estimators.files._file_checks import Held, checks
 from skop.estimators.temporal._frames import BaseFrameRegressor, join_frames, repeat_samples
-from skop.exceptions import FieldDataError, SkopWarning
+from skop.exceptions import FieldDataError, NonFinitePredictionError, SkopWarning, warn
 from skop.training import DIRECT_TRAINING, TrainingPlan
 
 __all__ = ["TimeConditionedRegressor", "are_same_times"]
@@ -42,6 +44,12 @@ __all__ = ["TimeConditionedRegressor", "are_same_times"]
 #: themselves, has the size of what must be told apart, wherever time starts and however many decades it spans. Times in
 #: files, of six digits or in single precision, are rounded by less for up to 200 equal steps from 0.
 _EQUAL_TIMES = 1e-3
+#: Trajectories of the fit, evenly chosen, on which predictions between the frames are judged.
+_JUDGES = 32
+#: Points of theirs, which bound the memory of this.
+_JUDGED_POINTS = 10_000
+#: Interpolation between frames is predicted where the estimator differs from it by this many times its own error.
+_FAR = 3.0
 
 
 class TimeConditionedRegressor(BaseFrameRegressor):
@@ -74,6 +82,9 @@ class TimeConditionedRegressor(BaseFrameRegressor):
         Fitted estimator, which predicts one frame.
     times_ : ndarray of shape (n_times,)
         Times of a prediction.
+    interpolated_ : ndarray of bool, shape (n_times - 1,)
+        Gaps between two neighbouring frames of the fit, in the order of time, in which predictions are interpolated
+        between predicted frames, see the notes.
     n_features_in_ : int
         Number of columns of a table X, or of channels of fields.
     feature_names_in_ : ndarray of str
@@ -94,9 +105,17 @@ class TimeConditionedRegressor(BaseFrameRegressor):
     Time is part of the channel axis of y: channel ``t * c + k`` is component k of frame t. For tables time is an
     additional column. In searches, the name of a parameter of the estimator is, for example, ``estimator__width``.
 
+    Between the frames of the fit nothing tells the estimator how the state goes on. Each inner frame is therefore left
+    out of the true ones, and interpolated from the others by piecewise cubic polynomials without overshoots. This
+    error, scaled to the gaps beside the frame as that of a line, is taken for the error of an interpolation there. In
+    gaps in which the estimator differs from the interpolation of its frames by more than three times as much, this
+    interpolation is predicted. Between two frames, where nothing is known of the error, it is a line.
+
     References
     ----------
     LaMO (Tiwari et al., ICML 2025) and Geo-FNO (Li et al., JMLR 24, 2023, arXiv:2207.05209) for plasticity.
+    F. N. Fritsch, J. Butland, "A method for constructing local monotone piecewise cubic interpolants", SIAM J. Sci.
+    Stat. Comput. 5 (1984), for interpolation.
 
     Examples
     --------
@@ -168,6 +187,7 @@ class TimeConditionedRegressor(BaseFrameRegressor):
         with restored_on_failure(self):
             data, weight = self._read_trajectories(X, y, sample_weight, params, groups)
             self._fit(data, weight, self._fitting(checkpoint_dir, labels_of_groups(groups, len(data.inputs))))
+            self.interpolated_ = self._find_poor_gaps(data, weight)
         return self
 
     def _fit(self, data: TrainingData, weight: FloatArray | None, fit: Callable[..., Any]) -> None:
@@ -189,6 +209,34 @@ class TimeConditionedRegressor(BaseFrameRegressor):
         earlier = self.ranges_.times
         all_times = times if earlier is None else np.append(times, earlier)
         self.ranges_ = replace(self.ranges_, times=np.array([[all_times.min()], [all_times.max()]]))
+
+    def _find_poor_gaps(self, data: TrainingData, weight: FloatArray | None) -> NDArray[np.bool_]:
+        """Tell between which frames the estimator is further from their interpolation than this is from the truth."""
+        order = np.argsort(self.times_)
+        times = self.times_[order]
+        if len(times) < 2:
+            return np.zeros(0, dtype=bool)
+        used = np.arange(len(data.inputs)) if weight is None else np.flatnonzero(weight)
+        used = used[np.unique(np.linspace(0, len(used) - 1, _JUDGES).astype(int))]
+        outputs, places = (fields[used] for fields in self._target_frames(data))
+        parts = [np.split(np.asarray(fields), len(times), axis=-1) for fields in outputs.to_list()]
+        # Points in any order, since every so many of them may be a line of a grid.
+        rows = np.random.default_rng(0).permutation(sum(len(part[0]) for part in parts))[:_JUDGED_POINTS]
+        true = np.stack([np.concatenate([part[k] for part in parts])[rows] for k in order])
+        state, coords = data.inputs[used], places if data.targets.elsewhere else None
+        middles = (times[1:] + times[:-1]) / 2
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", SkopWarning)
+                asked = (self._frame_at(state, time, coords)[0] for time in [*times, *middles])
+                found = np.stack([frame.reshape(-1, true.shape[2])[rows] for frame in asked])
+        except NonFinitePredictionError:
+            return np.zeros(len(middles), dtype=bool)
+        frames, between = np.split(found, [len(times)])
+        differences = between - PchipInterpolator(times, frames)(middles)
+        unit = true.std(axis=(0, 1))
+        unit[unit == 0] = np.inf
+        return _size(differences / unit) > _FAR * _in_gaps(times, _size(_errors_left_out(times, true) / unit))
 
     # ------------------------------------------------------------------ time series of meshes
     def _open_training_series(self, X: Any, y: Any) -> tuple[Any, FieldSet]:
@@ -222,6 +270,23 @@ class TimeConditionedRegressor(BaseFrameRegressor):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", SkopWarning)
             return self._series_inputs(runs)
+
+    def _read_inputs(self, X: Any, params: Any = None) -> tuple[FieldSet, list[Any] | None]:
+        """Read the X of a prediction, with a warning for a run that has no frame at a time of the fit but the first."""
+        inputs, runs = super()._read_inputs(X, params)
+        if hasattr(self, "series_") and not hasattr(self, "_knots"):
+            times = np.sort(self.times_)
+            for run in runs or ():
+                places = self._predicted_times(run)[1][1:]
+                if len(run.times) > 1 and places and all(place is None for place in places):
+                    warn(
+                        f"{run.name} has {len(run.times)} frames at times {run.times[0]:g} to {run.times[-1]:g}, but "
+                        f"predictions are at {len(times)} times of the fit, {times[0]:g} to {times[-1]:g}, and none "
+                        "but the first is at one of these. If the run is in another unit of time, convert it; for "
+                        "predictions at its times, pass times."
+                    )
+                    break
+        return inputs, runs
 
     def _series_inputs(self, runs: list[MeshRun]) -> FieldSet:
         """Read the inputs in the first frames of runs."""
@@ -294,6 +359,10 @@ class TimeConditionedRegressor(BaseFrameRegressor):
         places = _places_of(times, fitted, fitted)
         return times, [0 if has_truth and place == 0 else None for place in places]
 
+    def _call_for_frames(self, n_frames: int) -> str:
+        """Call that gives the errors of another number of frames."""
+        return f"error_by_time(X, y, times=...) with the {n_frames} times of y"
+
     # ------------------------------------------------------------------ times
     def _stated_times(self) -> FloatArray | None:
         """Return the times that the parameter `times` says, if it does."""
@@ -312,6 +381,12 @@ class TimeConditionedRegressor(BaseFrameRegressor):
                 "number of frames in y, or to their times."
             )
         return times
+
+    @staticmethod
+    def _upgrade(held: dict[str, Any]) -> None:
+        """Files of earlier versions predict by the estimator between all frames."""
+        if "times_" in held:
+            held.setdefault("interpolated_", np.zeros(len(held["times_"]) - 1, dtype=bool))
 
     @by_chunks
     def predict(self, X: Any, coords: Any = None, *, params: Any = None, times: Any = None) -> Any:
@@ -375,7 +450,7 @@ class TimeConditionedRegressor(BaseFrameRegressor):
             return self
         wanted = _check_times(times)
         other = self._with_frames(len(wanted), partial(_names_at, fitted=self.times_, times=wanted))
-        other.times_ = wanted
+        other.times_, other._knots = wanted, np.sort(self.times_)
         return other
 
     def _part_of_frames(self, n_steps: Any, times: Any) -> tuple[Self, list[int]]:
@@ -395,17 +470,37 @@ class TimeConditionedRegressor(BaseFrameRegressor):
 
     def _predict_values(self, inputs: FieldSet) -> Predictions:
         """Predict one frame after the other."""
-        table = self.spec_.has_features
-        states = (_with_times(self._state(inputs) if table else inputs, [time], table=table) for time in self.times_)
-        return self._as_predictions([self._predict_frame(state) for state in states])
+        return self._as_predictions([frame for frame, _ in self._frames(self._state(inputs))])
 
     def _predict_at(self, inputs: FieldSet, coords: Any) -> tuple[Predictions, FieldSet]:
         """Predict at other points: by the estimator if it was trained at such, otherwise by interpolation."""
         if self.spec_.target_points == "inputs":
             return super()._predict_at(inputs, coords)
-        found = [self.estimator_._predict_at(_with_times(inputs, [time], table=False), coords) for time in self.times_]
-        frames = [np.asarray(predictions.fields) for predictions, _ in found]
-        return self._as_predictions(frames), found[0][1]
+        found = [*self._frames(inputs, coords)]
+        return self._as_predictions([frame for frame, _ in found]), found[0][1]
+
+    def _frames(self, state: FieldSet, coords: Any = None) -> Iterator[tuple[FloatArray, FieldSet]]:
+        """Predict the frames at all times, and the points on which they are; in some gaps by interpolation."""
+        knots, gaps = getattr(self, "_knots", self.times_), self.interpolated_
+        held: dict[float, tuple[FloatArray, FieldSet]] = {}
+        for time in self.times_:
+            gap = int(np.searchsorted(knots, time)) - 1
+            if time in knots or not 0 <= gap < len(gaps) or not gaps[gap]:
+                yield self._frame_at(state, time, coords)
+                continue
+            # Slopes at both ends of the gap are those by a further frame on each side.
+            near = knots[max(gap - 1, 0) : gap + 3]
+            held = {t: held[t] if t in held else self._frame_at(state, t, coords) for t in near.tolist()}
+            frames, places = zip(*held.values(), strict=True)
+            yield PchipInterpolator(near, np.stack(frames))(time).astype(frames[0].dtype), places[0]
+
+    def _frame_at(self, state: FieldSet, time: float, coords: Any = None) -> tuple[FloatArray, FieldSet]:
+        """Predict one frame on the points of the inputs, or on others that the estimator knows, and these points."""
+        timed = _with_times(state, [time], table=self.spec_.has_features)
+        if coords is None:
+            return self._predict_frame(timed), state
+        predictions, places = self.estimator_._predict_at(timed, coords)
+        return np.asarray(predictions.fields), places
 
     def error_by_time(
         self, X: Any, y: Any = None, sample_weight: Any = None, *, params: Any = None, times: Any = None
@@ -435,6 +530,28 @@ class TimeConditionedRegressor(BaseFrameRegressor):
             If y has another number of frames than there are times, or runs have frames at others.
         """
         return self._at(times)._errors_by_frame(X, y, sample_weight, params)
+
+
+def _size(errors: FloatArray) -> FloatArray:
+    """Root mean square of each of several frames of errors."""
+    return np.sqrt(np.square(errors).mean(axis=(1, 2)))
+
+
+def _errors_left_out(times: FloatArray, frames: FloatArray) -> FloatArray:
+    """Errors of all inner frames, where each is interpolated from the others."""
+    inner, every = range(1, len(times) - 1), np.arange(len(times))
+    found = [PchipInterpolator(times[every != k], frames[every != k])(times[k]) - frames[k] for k in inner]
+    return np.reshape(found, (-1, *frames.shape[1:]))
+
+
+def _in_gaps(times: FloatArray, errors: FloatArray) -> FloatArray:
+    """Sizes of errors in the middles of gaps, by those of inner frames that were left out: the smaller of both ends."""
+    gaps = np.diff(times)
+    if not len(errors):
+        return np.zeros(len(gaps))
+    # The error of a line is a parabola, whose size is that of the curvature.
+    curvatures = errors / (gaps[:-1] * gaps[1:])
+    return np.fmin(np.append(np.inf, curvatures), np.append(curvatures, np.inf)) * gaps**2 / 4
 
 
 def _common_times(runs: list[MeshRun]) -> FloatArray:
@@ -516,3 +633,13 @@ def _with_times(inputs: FieldSet, times: Any, *, table: bool) -> FieldSet:
         return repeated.with_values(np.concatenate([np.asarray(repeated.values), column[:, np.newaxis]], axis=-1))
     params = repeated.params
     return repeated.with_params(column if params is None else np.concatenate([params, column], axis=1))
+
+
+# ---------------------------------------------------------------------- what a file must hold
+@checks("TimeConditionedRegressor")
+def _check_gaps(held: Held) -> None:
+    """Check the gaps between the times from a file."""
+    if "spec_" in vars(held.value):
+        gaps, count = held.get("interpolated_"), held.get("n_frames_") - 1
+        is_mask = isinstance(gaps, np.ndarray) and gaps.dtype == bool and gaps.shape == (count,)
+        held.need(is_mask, "interpolated_", f"an array of {count} truth values")
