@@ -47,11 +47,19 @@ def mixer_of(host, word):
 
 
 def small(host="gnot", mixer="mamba", **changes):
-    sizes = {"width": 8, "depth": 1, "batch_size": 4, "max_iter": 1, "random_state": 0, "dtype": "float64"}
+    sizes = {
+        "width": 8,
+        "depth": 1,
+        "batch_size": 4,
+        "max_iter": 1,
+        "random_state": 0,
+        "dtype": "float64",
+        "base": None,
+    }
     if host == "galerkin":
         sizes["host__decoder_width"] = 8
     part = mixer_of(host, mixer) if mixer in THREE else mixer
-    return MNORegressor(host=HOSTS[host](), mixer=part).set_params(**(sizes | changes))
+    return MNORegressor(host=HOSTS[host](), mixer=part, base=None).set_params(**(sizes | changes))
 
 
 def ragged():
@@ -142,7 +150,8 @@ def test_every_host_takes_every_mixer_in_a_search():
     X, y = make_darcy(8, resolution=6, random_state=0)
     mixers = [Mamba(), Attention(), Attention(kind="softmax")]
     grid = {"host": [host() for host in HOSTS.values()], "mixer": mixers}
-    search = GridSearchCV(MNORegressor(width=8, depth=1, max_iter=1, random_state=0), grid, cv=2, error_score="raise")
+    model = MNORegressor(width=8, depth=1, max_iter=1, base=None, random_state=0)
+    search = GridSearchCV(model, grid, cv=2, error_score="raise")
     with warnings.catch_warnings():
         warnings.simplefilter("error", SkopWarning)
         warnings.filterwarnings("ignore", "the training loss")

@@ -258,7 +258,7 @@ def test_a_parameter_without_effect_warns(subtests):
 @pytest.mark.parametrize("kind", [LaMORegressor, AMORegressor])
 def test_latent_tokens_warn_of_parameters_that_the_data_or_the_depth_leave_without_effect(kind):
     waves = kind(**SMALL, base=None, latents=LatentTokens(parameter_embedding="sinusoidal", n_tokens=4))
-    own = kind(**SMALL, latents=LatentTokens(shared=False, n_tokens=4))
+    own = kind(**SMALL, base=None, latents=LatentTokens(shared=False, n_tokens=4))
     for model, words in (
         (waves, "latents__parameter_embedding='sinusoidal' has no effect without global parameters in X"),
         (own, "latents__shared=False has no effect with depth=1"),
@@ -266,7 +266,7 @@ def test_latent_tokens_warn_of_parameters_that_the_data_or_the_depth_leave_witho
         with pytest.warns(SkopWarning, match=re.escape(words)):
             model.fit(PAIRS, VALUES)
     shared, plain = (
-        kind(**SMALL, latents=LatentTokens(n_tokens=4)),
+        kind(**SMALL, base=None, latents=LatentTokens(n_tokens=4)),
         clone(waves).set_params(latents__parameter_embedding="channels"),
     )
     for idle, same in ((own, shared), (waves, plain)):
@@ -291,7 +291,7 @@ def test_every_parameter_with_an_effect_is_silent():
     for X, y, parts in ((FIELDS, -FIELDS, on_grid), (PAIRS, VALUES, on_points)):
         with warnings.catch_warnings():
             warnings.simplefilter("error", SkopWarning)
-            LaMORegressor(**SMALL, dropout=0.1, **parts).fit(X, y)
+            LaMORegressor(**SMALL, base=None, dropout=0.1, **parts).fit(X, y)
 
 
 def test_the_table_of_effects_names_existing_parameters():

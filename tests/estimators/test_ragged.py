@@ -216,7 +216,7 @@ def test_equal_sizes_warn_in_the_fit_only():
         warnings.simplefilter("error")
         model.predict(points)
         model.score(points, targets)
-        small(max_iter=1).fit([(item, None) for item in points], targets)
+        small(max_iter=1, base=None).fit([(item, None) for item in points], targets)
 
 
 def test_a_fold_of_equal_sizes_is_still_ragged_data():

@@ -36,7 +36,7 @@ TURN = np.array([[-0.5, -np.sqrt(0.75)], [np.sqrt(0.75), -0.5]])  # by 120 degre
 
 def small(estimator=LaMORegressor, **params):
     settings = {"width": 8, "depth": 1, "batch_size": 4, "max_iter": 1, "random_state": 0, "dtype": "float64"}
-    return estimator(**settings).set_params(**params)
+    return estimator(**settings, base=None).set_params(**params)
 
 
 def cloud(size, dims=2):
