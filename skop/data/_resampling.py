@@ -1,6 +1,7 @@
 """Interpolation of fields to other points, and resampling to a regular grid for networks that need one.
 
 Interpolation is linear in the Delaunay triangulation of scattered points, and by cubic splines on rectilinear grids.
+Outside the convex hull of scattered points, a place has the value of the nearest point of the hull.
 
 Notation: n samples, P points of a sample, T points of all samples together, Q query points or points of the grid,
 d space dimensions, c channels, k values at a point.
@@ -124,7 +125,7 @@ def interpolate_fields(fields: FieldSet, places: FieldSet) -> FloatArray:
     -------
     ndarray of shape (n, Q, c), or flat for ragged places
         Interpolated values: exact at the original points; otherwise by cubic splines on a rectilinear grid; linear
-        between other points, and the value of the nearest point outside their convex hull.
+        between other points, and outside their convex hull the value of the nearest point of the hull.
 
     Notes
     -----
@@ -154,7 +155,7 @@ def _at(own: FloatArray, values: FloatArray, wanted: FloatArray, grid_shape: Gri
     result = values[nearest].astype(np.float64)
     moved = distance > 0
     if len(own) > 1 and moved.any():
-        result[moved] = _between(own, values, wanted[moved], result[moved], grid_shape)
+        result[moved] = _between(own, values, wanted[moved], (result[moved], distance[moved]), grid_shape)
     return result
 
 
@@ -179,13 +180,17 @@ def _nearest(own: FloatArray, wanted: FloatArray) -> tuple[FloatArray, IntArray]
 
 
 def _between(
-    own: FloatArray, values: FloatArray, wanted: FloatArray, nearest: FloatArray, grid_shape: GridShape | None
+    own: FloatArray,
+    values: FloatArray,
+    wanted: FloatArray,
+    nearest: tuple[FloatArray, FloatArray],
+    grid_shape: GridShape | None,
 ) -> FloatArray:
-    """Interpolate linearly between scattered points; outside their convex hull take the nearest point."""
+    """Interpolate linearly between scattered points; `nearest` has values of the nearest points and their distances."""
     spread = np.ptp(own, axis=0) > 0
     own, wanted = own[:, spread], wanted[:, spread]
     if not own.shape[1]:
-        return nearest  # all points of the sample coincide
+        return nearest[0]  # all points of the sample coincide
     found = None if grid_shape is None else find_grid(own)
     if found is not None:
         # Lines can be numbered downwards, or the first axis of the array along the last one of space.
@@ -194,13 +199,49 @@ def _between(
         order = np.argsort(own[:, 0], kind="stable")
         return np.stack([np.interp(wanted[:, 0], own[order, 0], column[order]) for column in values.T], axis=-1)
     try:
-        linear = LinearNDInterpolator(own, values, rescale=True)(wanted)
+        interpolator = LinearNDInterpolator(own, values, rescale=True)
+        linear = interpolator(wanted)
     except QhullError as error:
         raise FieldDataError(
             f"the {len(own)} points of a sample lie on a line or in a plane, so they cannot be triangulated for "
             f"interpolation: {error}"
         ) from error
-    return np.where(np.isnan(linear), nearest, linear)
+    outside = np.isnan(linear).any(axis=1)
+    if outside.any():
+        known, distance = (held[outside] for held in nearest)
+        there, moves = _on_hull(own, values, wanted[outside], interpolator.tri.convex_hull)
+        # Only a place in a gap between simplices, by rounding, is nearer to a point of the sample than to the hull.
+        linear[outside] = np.where((moves <= distance)[:, np.newaxis], there, known)
+    return linear
+
+
+def _on_hull(
+    own: FloatArray, values: FloatArray, wanted: FloatArray, facets: IntArray
+) -> tuple[FloatArray, FloatArray]:
+    """Values at the nearest points of the convex hull, and their distances; facets (F, d) have corners among `own`.
+
+    The facets are those at the corner that is nearest to a place. In the plane this is the nearest point; in space, at
+    an edge between two facets, a point near it.
+    """
+    corners, places = np.unique(facets, return_inverse=True)
+    places = places.ravel()
+    order, counts = np.argsort(places, kind="stable"), np.bincount(places)
+    at = KDTree(own[corners]).query(wanted)[1]
+    # Pairs of a place and a facet, sorted by the place.
+    starts = np.cumsum(counts[at]) - counts[at]
+    number = np.repeat(np.arange(len(wanted)), counts[at])
+    entry = np.arange(len(number)) - starts[number] + (np.cumsum(counts) - counts)[at][number]
+    chosen = order[entry] // facets.shape[1]
+    used, chosen = np.unique(chosen, return_inverse=True)
+    first, edges = own[facets[used, 0]], own[facets[used, 1:]] - own[facets[used, :1]]
+    # Facets of points on a line have no inverse.
+    parts = np.einsum("fdk,fd->fk", np.linalg.pinv(edges)[chosen], wanted[number] - first[chosen])
+    parts = np.maximum(np.column_stack([1 - parts.sum(axis=1), parts]), 0.0)
+    parts /= parts.sum(axis=1, keepdims=True)
+    held = facets[used][chosen]
+    distance = np.linalg.norm(np.einsum("fk,fkd->fd", parts, own[held]) - wanted[number], axis=1)
+    best = np.lexsort((distance, number))[starts]
+    return np.einsum("fk,fkc->fc", parts[best], values[held[best]]), distance[best]
 
 
 def _on_grid(own: FloatArray, values: FloatArray, wanted: FloatArray, grid_shape: GridShape) -> FloatArray:
@@ -224,7 +265,7 @@ class GridResampler:
     """Regular grid over a box, with interpolation of fields from scattered points to the grid and back.
 
     Fields are interpolated to the grid linearly in the Delaunay triangulation of a sample's points (in one dimension
-    between neighbours); outside the convex hull, the value of the nearest point is used. Samples that have a
+    between neighbours); outside the convex hull, the value of its nearest point is used. Samples that have a
     rectilinear grid are interpolated by cubic splines. From the grid to points, interpolation is multilinear. Nothing
     is extrapolated.
 

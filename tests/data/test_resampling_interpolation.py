@@ -136,10 +136,56 @@ def test_a_place_that_is_asked_for_less_often_than_it_is_listed_has_the_first_va
     np.testing.assert_array_equal(found, values[:, first])
 
 
-def test_outside_the_hull_but_in_the_box_the_nearest_point_counts():
-    points = np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
-    held = FieldSet(points, np.array([[[1.0], [2.0], [3.0]]]))
-    assert query_points(np.array([[0.9, 0.4]]), held).values.item() == 2.0
+def at(points, values, wanted):
+    """Values of one sample, with one channel, at other points."""
+    held = FieldSet(points, values[None, :, None])
+    return interpolate_fields(held, FieldSet(wanted, np.zeros((1, len(wanted), 0))))[0, :, 0]
+
+
+def turned(n_dims):
+    """Points in a box that is turned, so that its hull leaves corners of the bounding box, and the turn."""
+    turn = np.linalg.qr(np.random.default_rng(4).standard_normal((n_dims, n_dims)))[0]
+    return scattered(n_dims, (80,))[0] @ turn.T, turn
+
+
+@pytest.mark.parametrize("n_dims", [2, 3])
+def test_outside_the_hull_a_linear_field_goes_on_along_the_side_and_is_constant_across(n_dims):
+    points, turn = turned(n_dims)
+    beside = inside(n_dims)
+    beside[:, 0] = 1.0
+    out = np.random.default_rng(5).uniform(0, 0.05, (20, 1)) * np.eye(n_dims)[0]
+    found = at(points, linear_of(points)[:, 0], (beside + out) @ turn.T)
+    np.testing.assert_allclose(found, linear_of(beside @ turn.T)[:, 0], rtol=1e-10)
+
+
+def test_corners_take_what_lies_beyond_them():
+    points, turn = turned(2)
+    corner = np.flatnonzero((points @ turn > 1 - 1e-12).all(axis=1))
+    beyond = np.array([[1.01, 1.02], [1.03, 1.0]]) @ turn.T
+    values = np.random.default_rng(6).random(len(points))
+    np.testing.assert_allclose(at(points, values, beyond), values[corner].repeat(2), rtol=1e-12)
+
+
+def ring(count, inner=0.5):
+    """Points of a ring, with the given number of them along each circle."""
+    radius, angle = np.meshgrid(np.linspace(inner, 1, count // 4), np.arange(count) * 2 * np.pi / count, indexing="ij")
+    return np.stack([radius * np.cos(angle), radius * np.sin(angle)], axis=-1).reshape(-1, 2)
+
+
+def test_on_the_rim_of_a_ring_errors_fall_at_second_order():
+    angle = np.linspace(0, 2 * np.pi, 1000)
+    rim, field = np.stack([np.cos(angle), np.sin(angle)], axis=-1), lambda x: x[:, 0] + np.sin(3 * x[:, 1])
+    errors = [np.abs(at(ring(count), field(ring(count)), rim) - field(rim)).max() for count in (24, 48, 96)]
+    # The mean order of the largest error; the values of nearest points have an error of first order.
+    assert np.log2(errors[0] / errors[-1]) / 2 > 1.8
+
+
+def test_permuted_points_give_the_same_field_on_a_curved_rim():
+    points, rim = ring(32), ring(100, 0.999)
+    values, order = points[:, 0] ** 2, np.random.default_rng(2).permutation(len(points))
+    on_rim = np.hypot(*rim.T) > 0.9999
+    found = [at(points[rows], values[rows], rim[on_rim]) for rows in (np.arange(len(points)), order)]
+    np.testing.assert_allclose(*found, atol=1e-12)
 
 
 def test_parameters_come_along_and_points_alone_carry_no_fields():

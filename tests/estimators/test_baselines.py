@@ -12,7 +12,7 @@ from sklearn.base import clone
 from sklearn.linear_model import LinearRegression, Ridge
 from sklearn.neighbors import KNeighborsRegressor
 
-from skop import FieldSet, PODRegressor, TimeConditionedRegressor, load
+from skop import FieldSet, PODRegressor, TimeConditionedRegressor, load, suggest
 from skop.data import unit_grid
 from skop.datasets import make_antiderivative, make_joukowski, make_moving_hole, make_wake
 from skop.estimators.classical._copies import without_copies
@@ -586,6 +586,71 @@ def test_a_spread_of_a_regressor_of_scikit_learn_is_refused():
         PODRegressor(regressor=LinearRegression()).fit(X, y).predict(X, return_std=True)
 
 
+def plates(n_samples, seed=0):
+    """Parameters of samples, and a field and two scalars of each, all smooth."""
+    params, nodes = np.random.default_rng(seed).uniform(0.5, 1.5, (n_samples, 2)), np.linspace(0, 1, 20)
+    field = params[:, :1] * np.sin(3 * nodes + params[:, 1:]) / (0.2 + params[:, 1:])
+    return params, field[..., None], np.stack([params.sum(axis=1) ** 2, np.exp(params[:, 0])], axis=-1)
+
+
+def odd_runs(X, y, **options):
+    """Beginnings of the warnings about runs that fit none of the others."""
+    with warnings.catch_warnings(record=True) as record:
+        warnings.simplefilter("always")
+        PODRegressor().fit(X, y, **options)
+    return [text.split(" fits none")[0] for text in (str(item.message) for item in record) if " fits none" in text]
+
+
+@pytest.mark.parametrize(("output", "factor"), [("field", 5.0), ("scalars", -1.0), ("one of two scalars", 5.0)])
+def test_a_run_that_spoils_the_fit_is_named(output, factor):
+    X, field, scalars = plates(20)
+    y = field if output == "field" else scalars
+    assert odd_runs(X, y) == []
+    y[7, ..., slice(None) if output != "one of two scalars" else 1] *= factor
+    assert odd_runs(X, y) == ["sample 7"]
+    # Too few samples could not tell.
+    assert odd_runs(X[:11], y[:11]) == []
+
+
+def test_runs_that_spoil_the_fit_are_named_by_their_rows_also_among_weights_groups_and_copies():
+    X, y, _ = plates(20)
+    y[7] *= -1
+    weight = np.linspace(1, 2, 20)
+    weight[:3] = 0.0
+    assert odd_runs(X, y, sample_weight=weight) == ["sample 7"]
+    copied = np.repeat(np.arange(20), 2)
+    assert odd_runs(X[copied], y[copied]) == ["sample 14"]
+    X, y, _ = plates(48)
+    y[[9, 10, 11]] *= -1
+    assert odd_runs(X, y, groups=np.arange(48) // 3) == ["the group of sample 9 and 2 more rows"]
+
+
+def test_noise_and_a_corner_of_the_parameters_are_not_named():
+    X, y, _ = plates(24)
+    noise = np.random.default_rng(1).standard_normal((24, 1, 1))
+    assert odd_runs(X, y * (1 + 0.3 * noise)) == []
+    # Alone beyond a kink at the far end, a sample is expected to be predicted badly.
+    X = np.random.default_rng(2).random((25, 2)) / 2
+    X[0] = 1.0
+    assert odd_runs(X, 1 + 10 * np.maximum(0, X[:, 0] - 0.8) + X[:, 1]) == []
+
+
+@pytest.mark.parametrize("n_copies", [1, 3])
+@pytest.mark.parametrize("y", [np.array([5.73]), np.ones((1, 4, 4, 1))])
+def test_copies_of_one_sample_tell_no_error(y, n_copies):
+    X = np.repeat([[0.2, 0.5]], n_copies, axis=0)
+    model = PODRegressor().fit(X, np.repeat(y, n_copies, axis=0))
+    assert model.leave_one_out_error_ == model.leave_one_out_errors_["mean"] == np.inf
+    with pytest.raises(FieldDataError, match="one sample, or copies of one"):
+        model.predict([[0.3, 0.4]], return_std=True)
+    candidates = [[0.2, 0.5], [0.9, 0.9], [0.3, 0.5]]
+    assert suggest(model, candidates, 1)[0] == 1
+    # Equal targets of samples that differ are an error of zero.
+    model = PODRegressor().fit(X + np.eye(n_copies, 2) * 0.1, np.repeat(y, n_copies, axis=0))
+    if n_copies > 1:
+        np.testing.assert_array_equal(model.predict([[0.3, 0.4]], return_std=True)[1], 0.0)
+
+
 def waves_on_own_points(offsets, angle=0.0):
     """Fields on a moved, bent and turned grid: a wave of the offset at places of the reference."""
     places = unit_grid((9, 7)).reshape(-1, 2)
@@ -633,6 +698,42 @@ def test_own_points_in_another_order_are_told():
         PODRegressor(grid=None).fit(FieldSet(mixed, params=offsets[:, None]), values)
     with pytest.warns(SkopWarning, match="index 7, .* interpolated to a common grid; number the points alike"):
         assert PODRegressor().fit(FieldSet(mixed, params=offsets[:, None]), values).resampling_error_ > 0
+
+
+def test_meshes_with_another_number_of_nodes_are_refused_in_words():
+    coords, values = waves_on_own_points(np.zeros(8))
+    values = values * np.arange(1, 9)[:, None, None]
+    params = np.arange(1.0, 9.0)[:, None]
+    for moved in (coords, coords + 0.1 * params[..., None] * coords**2):
+        model = PODRegressor().fit(FieldSet(moved, params=params), values)
+        finer = FieldSet(np.repeat(moved, 2, axis=1), params=params)
+        for asked in (finer, finer[:1]):
+            with pytest.raises(FieldDataError, match="126 points in 2 dimensions, and the fit had 63"):
+                model.predict(asked)
+    assert model.predict(FieldSet(moved, params=params), finer.coords).shape == (8, 126, 1)
+
+
+@pytest.mark.parametrize("size", [1e-6, 1e-3])
+def test_noise_of_nodes_is_no_input_beside_parameters(size):
+    rng, places = np.random.default_rng(0), unit_grid((6, 5)).reshape(-1, 2)
+    params = rng.uniform(1, 2, (44, 2))
+    values = (params[:, :1] * np.exp(-params[:, 1:] * places[:, 0]))[..., None]
+    noisy = FieldSet(places + size * rng.normal(size=(44, 30, 2)), params=params)
+    shared = PODRegressor().fit(params[:24], values[:24])
+    model = PODRegressor().fit(noisy[:24], values[:24])
+    assert not model.reads_points_
+    assert model.leave_one_out_error_ < 1.01 * shared.leave_one_out_error_
+    error = relative_l2_error(values[24:], model.predict(noisy[24:]))
+    assert error < 1.01 * relative_l2_error(values[24:], shared.predict(params[24:]).reshape(20, 30, 1))
+
+
+def test_a_stretch_of_the_mesh_that_no_parameter_tells_is_read():
+    rng, places = np.random.default_rng(0), unit_grid((6, 5)).reshape(-1, 2)
+    params, stretch = rng.uniform(1, 2, (44, 1)), rng.uniform(0.5, 1.5, (44, 1))
+    coords = places * np.stack([stretch, np.ones_like(stretch)], axis=-1)
+    values = params[..., None] * np.exp(-coords[..., :1])
+    model = PODRegressor().fit(FieldSet(coords[:24], params=params[:24]), values[:24])
+    assert relative_l2_error(values[24:], model.predict(FieldSet(coords[24:], params=params[24:]))) < 0.01
 
 
 def rings(n_samples, seed, numbered=lambda nodes: nodes, angle=0.0):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -367,8 +367,10 @@ class ModelSearch:
         if self.regressor != "auto":
             gains = np.ones_like(gains)
         at_new = found.criterion / found.error if 0 < found.error < found.criterion < np.inf else 1.0
-        errors = {name: told_error(selection, item) for name, item in tried.items()}
-        return _Trial(samples, model, told_error(selection, found), errors, gains, at_new, residuals, is_near_zero)
+        # Copies of one sample show no error.
+        told = (lambda _: np.inf) if model.is_of_one_sample else partial(told_error, selection)
+        errors = {name: told(item) for name, item in tried.items()}
+        return _Trial(samples, model, told(found), errors, gains, at_new, residuals, is_near_zero)
 
     def _found_by_name(self, selection: Selection, names: Collection[str]) -> dict[str, Found]:
         """The best kernel of each kind of regressor that the samples suffice for."""

@@ -142,6 +142,13 @@ class Numbering:
     def check(self, coords: FloatArray) -> None:
         """Refuse samples (n, P, d), or points (P, d) of all, numbered in another order than in the fit, or unknown."""
         coords = coords[np.newaxis] if coords.ndim == 2 else coords
+        if coords.shape[1:] != self.first.shape:
+            raise FieldDataError(
+                f"X has samples of {coords.shape[1]} points in {coords.shape[2]} dimensions, and the fit had "
+                f"{len(self.first)} in {self.first.shape[1]}. PODRegressor takes points of the same number for the "
+                "same node; pass samples on meshes like those of the fit, and the other points as coords=, or fit with "
+                "grid=(...), a regular grid to which all samples are interpolated."
+            )
         self._refuse_same_points(coords)
         if others := [number for number, sample in enumerate(coords) if not self.covers(sample)]:
             raise FieldDataError(

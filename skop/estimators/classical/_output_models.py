@@ -27,6 +27,11 @@ __all__ = ["OutputModel", "Outputs", "joined", "joined_tensors", "logarithms_of"
 
 #: Folds of the cross-validation of regressors without a closed form of leave-one-out.
 _FOLDS = 5
+#: Why there is no standard deviation after a fit to one sample.
+_ONE_SAMPLE = (
+    "the fit had one sample, or copies of one, which shows no error, so that no standard deviation is known; fit to "
+    "two samples that differ, or more, or predict with return_std=False."
+)
 #: Numbers of channels and of scalars.
 Outputs = tuple[IntArray, IntArray]
 
@@ -221,6 +226,12 @@ class OutputModel:
         found -= outside
         return self._restored(found)
 
+    @property
+    def is_of_one_sample(self) -> bool:
+        """Whether all samples of the fit are copies of one, so that nothing is known of errors."""
+        model = self.regressor
+        return isinstance(model, KernelModel) and not (np.ptp(model.points, axis=0).any() or model.left_out.any())
+
     def going_on(self) -> OutputModel:
         """The same model, whose logarithms go on where it takes tangents below all samples: as likely as these."""
         if self.lowest is None or not isinstance(self.regressor, KernelModel):
@@ -238,6 +249,8 @@ class OutputModel:
                 f"a spread is known for the regressors of skop only, and regressor is a {type(model).__name__}; use "
                 "regressor='auto', or an EnsembleRegressor."
             )
+        if self.is_of_one_sample:
+            raise FieldDataError(_ONE_SAMPLE)
         trained, components = model.left_out_variances(), self.basis.components_
         # Residuals of components are correlated, by which the variance of a point differs from the sum of theirs.
         sizes = np.sqrt(trained.mean(axis=0))

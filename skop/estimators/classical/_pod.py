@@ -10,6 +10,7 @@ from typing import Any, Self
 
 import numpy as np
 import torch
+from sklearn.base import clone
 from sklearn.utils import gen_batches
 from sklearn.utils.validation import check_is_fitted
 
@@ -33,6 +34,7 @@ from skop.estimators.classical._input_reader import InputReader, refuse_ragged, 
 from skop.estimators.classical._kernel_models import KernelModel
 from skop.estimators.classical._model_search import REGRESSORS, ModelSearch, OutputSamples, Units
 from skop.estimators.classical._nodes import Numbering
+from skop.estimators.classical._odd_runs import warn_of_an_odd_run
 from skop.estimators.classical._output_models import OutputModel, joined, joined_tensors
 from skop.estimators.classical._target_rows import rounding_of
 from skop.estimators.files._file_checks import Held, check_loaded, checks, is_one_of, tried
@@ -57,8 +59,9 @@ class PODRegressor(FieldRegressor):
     Fields are projected onto their principal components. A regressor maps the coefficients of the input, and global
     parameters, to the coefficients of the output, from which the output fields are computed. By default regressor,
     hyperparameters and number of components are chosen by the smallest leave-one-out error. Samples share one grid,
-    mesh or point set, or have the same number of points, where equal indices are the same node. Other samples are
-    interpolated to a common grid, and predictions back to the points of each sample, see `grid`.
+    mesh or point set, or have the same number of points, where equal indices are the same node. Places of these are
+    inputs, beside parameters alone only if the leave-one-out error is 2 % lower. Other samples are interpolated to a
+    common grid, and predictions back to the points of each sample, see `grid`.
 
     Parameters
     ----------
@@ -117,12 +120,12 @@ class PODRegressor(FieldRegressor):
     leave_one_out_error_ : float
         Mean relative L2 error of the training samples, as `score` measures it, each predicted by a fit to all others
         with the same hyperparameters and components; times a factor of at least 1 where length scales were tuned, see
-        the notes. Not with a regressor of scikit-learn. With one parameter it is far above the error of new samples
-        between those of the fit, since leaving out a sample doubles a gap. Samples with the same inputs are left out
-        together, since new ones have other inputs. Where samples share the values of a parameter, as in a factorial
-        design, it is the error at these values; with `groups` that number the values, it is that at others. With
-        `groups`, errors of fields are relative to the root mean square of the norms in a group, such as those of the
-        frames of a run.
+        the notes. Infinite for copies of one sample. Not with a regressor of scikit-learn. With one parameter it is far
+        above the error of new samples between those of the fit, since leaving out a sample doubles a gap. Samples with
+        the same inputs are left out together, since new ones have other inputs. Where samples share the values of a
+        parameter, as in a factorial design, it is the error at these values; with `groups` that number the values, it
+        is that at others. With `groups`, errors of fields are relative to the root mean square of the norms in a group,
+        such as those of the frames of a run.
     leave_one_out_errors_ : dict of str to float
         The same error of each regressor that was tried, with the best hyperparameters; ``"logarithms"`` is that with
         logarithms, and ``"apart"`` that of several models for different outputs, where these are used. With more than
@@ -271,11 +274,9 @@ class PODRegressor(FieldRegressor):
             data, weight, labels, _ = used_samples(read, sample_weight, groups)
             numbers = None if labels is None else _numbered(labels)
             data, counts, numbers = without_copies(data, weight, numbers)
-            self._fit(data, numbers, weight=counts_as_weight(self, weight, counts))
-            warn_of_resampling(self.spec_.resampler, "use an operator for points, such as LaMORegressor")
-            warn_of_new_values(self)
-            if self.spec_.resampler is not None and self.grid == "auto" and not data.inputs.is_ragged:
-                Numbering.from_fit(data.inputs.coords).warn_of_other_nodes(data.inputs.coords, has_grid=True)
+            weight = counts_as_weight(self, weight, counts)
+            self._fit(data, numbers, weight=weight)
+            _warn_of_a_fit(self, data, numbers, weight)
         return self
 
     def _fit(
@@ -404,7 +405,7 @@ class PODRegressor(FieldRegressor):
         ------
         FieldDataError
             If X has another form or other points than in the fit, points in another order, or `return_std` is True
-            with a regressor of scikit-learn.
+            with a regressor of scikit-learn, or after a fit to one sample or copies of one.
         """
         if not return_std:
             return super().predict(X, coords, params=params)
@@ -538,8 +539,8 @@ class PODRegressor(FieldRegressor):
         return self._back(joined(self.models_, found), data.inputs)
 
     def _predict_with_spread(self, inputs: FieldSet, coords: Any) -> tuple[Predictions, Predictions] | None:
-        """Prediction and its standard deviation on the points of the inputs; None with a regressor of scikit-learn."""
-        if not isinstance(self.models_[0].regressor, KernelModel):
+        """Prediction and its deviation on the points of the inputs; None of one sample, or with scikit-learn."""
+        if not isinstance(self.models_[0].regressor, KernelModel) or self.models_[0].is_of_one_sample:
             return None
         return self._predict_values(inputs), self._predict_spread(inputs)
 
@@ -595,6 +596,22 @@ def warn_of_new_values(model: PODRegressor) -> None:
         )
 
 
+def _warn_of_a_fit(model: PODRegressor, data: TrainingData, groups: IntArray | None, weight: FloatArray | None) -> None:
+    """Warn of what spoils the fit of a model, or is not shown by its errors."""
+
+    def error_of(part: TrainingData, labels: IntArray | None, weights: FloatArray | None) -> float:
+        again = clone(model)
+        again._fit(part, labels, weight=weights)
+        return float(again.leave_one_out_error_)
+
+    if isinstance(model.regressor, str):
+        warn_of_an_odd_run(model.models_, model.leave_one_out_error_, data, groups, weight, error_of)
+    warn_of_resampling(model.spec_.resampler, "use an operator for points, such as LaMORegressor")
+    warn_of_new_values(model)
+    if model.spec_.resampler is not None and model.grid == "auto" and not data.inputs.is_ragged:
+        Numbering.from_fit(data.inputs.coords).warn_of_other_nodes(data.inputs.coords, has_grid=True)
+
+
 def _fit_best(model: PODRegressor, fit: Callable[..., None], candidates: Sequence[Any], *options: Any) -> Any:
     """Fit to one or two candidates, keep the first unless the second predicts unseen samples better, and return it."""
     found = []
@@ -615,10 +632,31 @@ def _search(
     weight: FloatArray | None,
 ) -> tuple[InputReader, ModelSearch]:
     """What reads inputs whose numbers of regions are parameters, and the search for models from these."""
-    count: Any = None if model.n_components == "auto" else model.n_components
     # Points that are the same in all samples of the fit, as in files of one mesh, tell nothing beside other inputs.
-    has_others = data.inputs.n_channels > 0 or data.inputs.params is not None
+    inputs, options = data.inputs, (regions, data, groups, units, weight)
+    has_others = inputs.n_channels > 0 or inputs.params is not None
     reads_points = model.numbering_ is not None and not (model.numbering_.is_fixed and has_others)
+    found = _search_with(model, *options, reads_points=reads_points)
+    is_chosen = reads_points and inputs.n_channels == 0 and isinstance(model.regressor, str)
+    if not is_chosen or inputs.params is None or len(np.unique(inputs.params, axis=0)) < len(inputs):
+        return found
+    # Nodes of new meshes of one shape differ by noise, which would stand beside the parameters.
+    other = _search_with(model, *options, reads_points=False)
+    return found if found[1].least_error() < OF_USE * other[1].least_error() else other
+
+
+def _search_with(
+    model: PODRegressor,
+    regions: IntArray,
+    data: TrainingData,
+    groups: IntArray | None,
+    units: Units | None,
+    weight: FloatArray | None,
+    *,
+    reads_points: bool,
+) -> tuple[InputReader, ModelSearch]:
+    """The same, with or without the places of points among the inputs."""
+    count: Any = None if model.n_components == "auto" else model.n_components
     reader, features, params = InputReader.fit(data.inputs, regions, count, weight, reads_points=reads_points)
     rounding = max(map(rounding_of, [data.inputs.params] + [data.inputs.values] * len(reader.regions)))
     samples = OutputSamples(features, params, rounding, data.targets, groups, units, weight)

@@ -1,0 +1,112 @@
+"""Samples that fit none of the others, such as runs that have not converged, which spoil a classical model.
+
+Notation: n samples, g groups, r components, p global parameters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from skop._typing import FloatArray, IntArray
+from skop.data import TrainingData
+from skop.estimators._weights import samples_with_weight
+from skop.estimators.classical._kernel_models import TINY, KernelModel
+from skop.estimators.classical._output_models import OutputModel
+from skop.exceptions import FieldDataError, held_warnings, warn
+
+__all__ = ["warn_of_an_odd_run"]
+
+#: A sample, or group, is left out on trial if it has this part of the squared leave-one-out errors, ...
+_MOST = 0.6
+#: ... and lies no farther outside of the ranges of the others than this part of these, and is named if the
+#: leave-one-out error without it is below this part.
+_BEYOND, _SPOILT = 0.1, 0.2
+#: Fewest samples, or groups, and the relative error up to which errors are rounding.
+_FEWEST, _ROUNDING = 12, 1e-6
+
+
+def warn_of_an_odd_run(
+    models: Sequence[OutputModel],
+    error: float,
+    data: TrainingData,
+    groups: IntArray | None,
+    weight: FloatArray | None,
+    error_of: Callable[[TrainingData, IntArray | None, FloatArray | None], float],
+) -> None:
+    """Warn of a sample, or group, without which the leave-one-out error is far smaller.
+
+    Parameters
+    ----------
+    models : sequence of OutputModel
+        Fitted models of all outputs.
+    error : float
+        Their leave-one-out error.
+    data, groups, weight : as in the fit
+        The n samples.
+    error_of : callable
+        The leave-one-out error of a fit to samples, groups and weights.
+    """
+    labels = np.arange(len(data.inputs)) if groups is None else groups
+    found = _odd_group(models, labels) if error > _ROUNDING else None
+    if found is None:
+        return
+    kept = labels != found
+    part = samples_with_weight(data, kept)
+    numbers = None if groups is None else np.unique(groups[kept], return_inverse=True)[1]
+    try:
+        with held_warnings():
+            other = error_of(part, numbers, None if weight is None else weight[kept])
+    except FieldDataError:
+        return  # what was asked for needs all samples
+    if not other < _SPOILT * error:
+        return
+    called, one = _names(data, np.flatnonzero(~kept))
+    warn(
+        f"{called} fits none of the others: without {one} the leave-one-out error is {other:.2g} in place of "
+        f"{error:.2g}. Look at this run, and leave it out if its solver has not converged. It may be right, as the "
+        "only one on a peak or beyond a step: then add samples around it."
+    )
+
+
+def _names(data: TrainingData, rows: IntArray) -> tuple[str, str]:
+    """What a sample, or the group of several rows, is called, and the word for it."""
+    name = f"sample {rows[0]}" if data.names is None else data.names[rows[0]]
+    # Wrappers for problems in time make a row of each frame of a run.
+    return (name, "it") if len(rows) == 1 else (f"the group of {name} and {len(rows) - 1} more rows", "this group")
+
+
+def _odd_group(models: Sequence[OutputModel], labels: IntArray) -> int | None:
+    """Number of the group, among labels (n,), with most of the leave-one-out errors of a model; None without one."""
+    count = labels.max() + 1
+    if count < _FEWEST:
+        return None
+    for model in models:
+        regressor = model.regressor
+        if not isinstance(regressor, KernelModel):
+            return None
+        squares = regressor.left_out**2
+        found = _most(squares.sum(axis=1), labels)
+        if found is None or _is_beyond(regressor.points[:, : len(model.shift)], labels == found):
+            continue
+        # A sample that is far from all others is expected to have a large error.
+        variances = np.maximum(regressor.left_out_variances(), TINY)
+        if _most((squares * (variances.mean(axis=0) / variances)).sum(axis=1), labels) == found:
+            return found
+    return None
+
+
+def _most(squares: FloatArray, labels: IntArray) -> int | None:
+    """The group that has the most of squares (n,), if that is as much as counts."""
+    sums = np.bincount(labels, squares)
+    return int(sums.argmax()) if sums.max() > max(_MOST * sums.sum(), TINY) else None
+
+
+def _is_beyond(params: FloatArray, out: Any) -> bool:
+    """Whether some samples lie far outside of the ranges of the parameters (n, p) of the others."""
+    own, others = params[out], params[~out]
+    low, high = others.min(axis=0), others.max(axis=0)
+    slack = _BEYOND * (high - low)
+    return bool(((own < low - slack) | (own > high + slack)).any())
