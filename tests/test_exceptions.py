@@ -59,7 +59,7 @@ def one_warning(call, *arguments, **options):
 
 def tiny():
     """An estimator that fits in a moment."""
-    return LaMORegressor(width=8, depth=1, max_iter=1, random_state=0)
+    return LaMORegressor(width=8, depth=1, max_iter=1, base=None, random_state=0)
 
 
 def test_a_warning_names_the_line_of_the_caller():

@@ -26,7 +26,7 @@ _INTERRUPTED = 130
 _FAILURE = 2
 #: Number of runs shown with their errors.
 _SHOWN_RUNS = 5
-#: Number of channels shown with their errors, evenly spaced among more.
+#: Number of channels shown with their errors.
 _SHOWN_CHANNELS = 16
 
 _data_argument = click.argument("data", nargs=-1, required=True, metavar="DATA...")
@@ -307,7 +307,9 @@ def _labels_of(samples: Samples, group: str | None) -> np.ndarray[Any, Any] | No
 
 
 def _percent(error: float) -> str:
-    """An error in percent, also one that two decimals would show as 0."""
+    """An error in percent, also one that two decimals would show as 0, or a dash where there is none."""
+    if error != error:
+        return "-"
     return f"{error:.2%}" if error >= 1e-3 or not error else f"{100 * error:.2g}%"
 
 
@@ -349,7 +351,7 @@ def _shown_channels(errors: list[float | None], n_components: int | None) -> lis
         return sorted(np.argsort(sizes, kind="stable")[-_SHOWN_CHANNELS:].tolist())
     # The last frame is among them, and each has all of its channels.
     n_frames = len(errors) // n_components
-    frames = np.linspace(0, n_frames - 1, max(_SHOWN_CHANNELS // n_components, 2)).round().astype(int)
+    frames = np.unique(np.linspace(0, n_frames - 1, max(_SHOWN_CHANNELS // n_components, 2)).round().astype(int))
     return [int(frame) * n_components + k for frame in frames for k in range(n_components)]
 
 

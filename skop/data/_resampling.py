@@ -1,7 +1,7 @@
 """Interpolation of fields to other points, and resampling to a regular grid for networks that need one.
 
 Interpolation is linear in the Delaunay triangulation of scattered points, and by cubic splines on rectilinear grids.
-Outside the convex hull of scattered points, a place has the value of the nearest point of the hull.
+Outside the convex hull of scattered points, a place has the value of the nearest point of the hull, or of the sample.
 
 Notation: n samples, P points of a sample, T points of all samples together, Q query points or points of the grid,
 d space dimensions, c channels, k values at a point.
@@ -12,11 +12,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from math import prod
 from numbers import Integral
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 from scipy.interpolate import LinearNDInterpolator, NdBSpline, RegularGridInterpolator, make_interp_spline
+from scipy.sparse import csr_array
 from scipy.spatial import KDTree, QhullError
+from sklearn.utils import gen_batches
 
 from skop._typing import FloatArray, GridShape, IntArray
 from skop.data._checks import SAME_POINT
@@ -29,6 +31,10 @@ __all__ = ["GridResampler", "interpolate_fields", "query_points"]
 
 #: Largest distance of a query point from the box of a sample, as a fraction of its extent.
 _OUTSIDE = 1e-6
+#: Up to so many pairs of a place outside of a hull and a facet of it, all are compared; else those at some corners.
+_ALL_PAIRS, _NEAREST = 2**22, 8
+#: Number of these pairs that are compared at once.
+_PAIRS = 2**18
 #: Largest number of points of a grid.
 _MOST_PLACES = 10**8
 
@@ -111,7 +117,7 @@ def _check_inside(places: FieldSet, inputs: FieldSet, reach: tuple[FloatArray, F
             )
 
 
-def interpolate_fields(fields: FieldSet, places: FieldSet) -> FloatArray:
+def interpolate_fields(fields: FieldSet, places: FieldSet, *, outside: Literal["hull", "point"] = "hull") -> FloatArray:
     """Interpolate fields to other points.
 
     Parameters
@@ -120,12 +126,15 @@ def interpolate_fields(fields: FieldSet, places: FieldSet) -> FloatArray:
         Fields of n samples.
     places : FieldSet
         Points to interpolate to, for n samples; their values are ignored.
+    outside : {"hull", "point"}, default="hull"
+        Value outside the convex hull of scattered points: that of the nearest point of the hull, which has an error of
+        second order on a curved rim, or that of the nearest point of the sample.
 
     Returns
     -------
     ndarray of shape (n, Q, c), or flat for ragged places
-        Interpolated values: exact at the original points; otherwise by cubic splines on a rectilinear grid; linear
-        between other points, and outside their convex hull the value of the nearest point of the hull.
+        Interpolated values: exact at the original points; otherwise by cubic splines on a rectilinear grid, and linear
+        between other points.
 
     Notes
     -----
@@ -140,14 +149,16 @@ def interpolate_fields(fields: FieldSet, places: FieldSet) -> FloatArray:
     if fields.shared_coords and places.shared_coords:
         # Shared points are triangulated only once.
         wide = np.moveaxis(values, 0, 1).reshape(values.shape[1], -1)
-        found = _at(fields.coords, wide, places.coords, fields.grid_shape)
+        found = _at(fields.coords, wide, places.coords, fields.grid_shape, outside)
         return np.moveaxis(found.reshape(len(found), len(fields), -1), 1, 0)
     samples = zip(fields.coords_list(), fields.to_list(), places.coords_list(), strict=True)
-    parts = [_at(own, held, wanted, fields.grid_shape) for own, held, wanted in samples]
+    parts = [_at(own, held, wanted, fields.grid_shape, outside) for own, held, wanted in samples]
     return np.concatenate(parts) if places.is_ragged else np.stack(parts)
 
 
-def _at(own: FloatArray, values: FloatArray, wanted: FloatArray, grid_shape: GridShape | None) -> FloatArray:
+def _at(
+    own: FloatArray, values: FloatArray, wanted: FloatArray, grid_shape: GridShape | None, outside: str
+) -> FloatArray:
     """Interpolate values ``(P, k)`` from the points of a sample to values ``(Q, k)`` at other points."""
     if own.shape == wanted.shape and (np.abs(wanted - own) <= SAME_POINT * np.ptp(own, axis=0)).all():
         return values.astype(np.float64)
@@ -155,7 +166,8 @@ def _at(own: FloatArray, values: FloatArray, wanted: FloatArray, grid_shape: Gri
     result = values[nearest].astype(np.float64)
     moved = distance > 0
     if len(own) > 1 and moved.any():
-        result[moved] = _between(own, values, wanted[moved], (result[moved], distance[moved]), grid_shape)
+        reach = distance[moved] if outside == "hull" else None
+        result[moved] = _between(own, values, wanted[moved], result[moved], reach, grid_shape)
     return result
 
 
@@ -183,14 +195,15 @@ def _between(
     own: FloatArray,
     values: FloatArray,
     wanted: FloatArray,
-    nearest: tuple[FloatArray, FloatArray],
+    nearest: FloatArray,
+    reach: FloatArray | None,
     grid_shape: GridShape | None,
 ) -> FloatArray:
-    """Interpolate linearly between scattered points; `nearest` has values of the nearest points and their distances."""
+    """Interpolate linearly between scattered points; outside take the nearest one, or with its distance the hull."""
     spread = np.ptp(own, axis=0) > 0
     own, wanted = own[:, spread], wanted[:, spread]
     if not own.shape[1]:
-        return nearest[0]  # all points of the sample coincide
+        return nearest  # all points of the sample coincide
     found = None if grid_shape is None else find_grid(own)
     if found is not None:
         # Lines can be numbered downwards, or the first axis of the array along the last one of space.
@@ -199,19 +212,20 @@ def _between(
         order = np.argsort(own[:, 0], kind="stable")
         return np.stack([np.interp(wanted[:, 0], own[order, 0], column[order]) for column in values.T], axis=-1)
     try:
-        interpolator = LinearNDInterpolator(own, values, rescale=True)
-        linear = interpolator(wanted)
+        # The ones tell where a place is outside, also where a value is NaN.
+        interpolator = LinearNDInterpolator(own, np.column_stack([values, np.ones(len(own))]), rescale=True)
+        found = interpolator(wanted)
     except QhullError as error:
         raise FieldDataError(
             f"the {len(own)} points of a sample lie on a line or in a plane, so they cannot be triangulated for "
             f"interpolation: {error}"
         ) from error
-    outside = np.isnan(linear).any(axis=1)
-    if outside.any():
-        known, distance = (held[outside] for held in nearest)
+    outside = np.isnan(found[:, -1])
+    linear = np.where(np.isnan(found[:, :-1]), nearest, found[:, :-1])
+    if reach is not None and outside.any():
         there, moves = _on_hull(own, values, wanted[outside], interpolator.tri.convex_hull)
         # Only a place in a gap between simplices, by rounding, is nearer to a point of the sample than to the hull.
-        linear[outside] = np.where((moves <= distance)[:, np.newaxis], there, known)
+        linear[outside] = np.where((moves <= reach[outside])[:, np.newaxis], there, nearest[outside])
     return linear
 
 
@@ -220,28 +234,42 @@ def _on_hull(
 ) -> tuple[FloatArray, FloatArray]:
     """Values at the nearest points of the convex hull, and their distances; facets (F, d) have corners among `own`.
 
-    The facets are those at the corner that is nearest to a place. In the plane this is the nearest point; in space, at
-    an edge between two facets, a point near it.
+    In space a point that is projected onto a facet beyond its edges is near the nearest one, and of many facets those
+    at the nearest corners are asked.
     """
-    corners, places = np.unique(facets, return_inverse=True)
-    places = places.ravel()
-    order, counts = np.argsort(places, kind="stable"), np.bincount(places)
-    at = KDTree(own[corners]).query(wanted)[1]
-    # Pairs of a place and a facet, sorted by the place.
-    starts = np.cumsum(counts[at]) - counts[at]
-    number = np.repeat(np.arange(len(wanted)), counts[at])
-    entry = np.arange(len(number)) - starts[number] + (np.cumsum(counts) - counts)[at][number]
-    chosen = order[entry] // facets.shape[1]
+    number, chosen = _pairs(own, wanted, facets)
     used, chosen = np.unique(chosen, return_inverse=True)
     first, edges = own[facets[used, 0]], own[facets[used, 1:]] - own[facets[used, :1]]
     # Facets of points on a line have no inverse.
-    parts = np.einsum("fdk,fd->fk", np.linalg.pinv(edges)[chosen], wanted[number] - first[chosen])
-    parts = np.maximum(np.column_stack([1 - parts.sum(axis=1), parts]), 0.0)
-    parts /= parts.sum(axis=1, keepdims=True)
-    held = facets[used][chosen]
-    distance = np.linalg.norm(np.einsum("fk,fkd->fd", parts, own[held]) - wanted[number], axis=1)
-    best = np.lexsort((distance, number))[starts]
-    return np.einsum("fk,fkc->fc", parts[best], values[held[best]]), distance[best]
+    inverses, best = np.linalg.pinv(edges), []
+    for piece in gen_batches(len(number), _PAIRS):
+        rows, facet = number[piece], chosen[piece]
+        parts = np.einsum("fdk,fd->fk", inverses[facet], wanted[rows] - first[facet])
+        parts = np.maximum(np.column_stack([1 - parts.sum(axis=1), parts]), 0.0)
+        parts /= parts.sum(axis=1, keepdims=True)
+        held = facets[used][facet]
+        distance = np.linalg.norm(np.einsum("fk,fkd->fd", parts, own[held]) - wanted[rows], axis=1)
+        # The nearest of this piece for each place.
+        order = np.lexsort((distance, rows))
+        order = order[np.unique(rows[order], return_index=True)[1]]
+        best.append((rows[order], distance[order], parts[order], held[order]))
+    rows, distance, parts, held = (np.concatenate(part) for part in zip(*best, strict=True))
+    order = np.lexsort((distance, rows))
+    order = order[np.unique(rows[order], return_index=True)[1]]
+    return np.einsum("fk,fkc->fc", parts[order], values[held[order]]), distance[order]
+
+
+def _pairs(own: FloatArray, wanted: FloatArray, facets: IntArray) -> tuple[IntArray, IntArray]:
+    """Numbers of places and of facets on which the nearest points of these may lie."""
+    n_facets = len(facets)
+    if len(wanted) * n_facets <= _ALL_PAIRS:
+        return np.repeat(np.arange(len(wanted)), n_facets), np.tile(np.arange(n_facets), len(wanted))
+    corners, places = np.unique(facets, return_inverse=True)
+    shape = len(corners), n_facets
+    ones = np.ones(facets.size), (places.ravel(), np.repeat(np.arange(n_facets), facets.shape[1]))
+    at = KDTree(own[corners]).query(wanted, k=range(1, min(_NEAREST, len(corners)) + 1))[1]
+    found = csr_array(ones, shape=shape)[at.ravel()]
+    return np.repeat(np.arange(at.size) // at.shape[1], np.diff(found.indptr)), found.indices
 
 
 def _on_grid(own: FloatArray, values: FloatArray, wanted: FloatArray, grid_shape: GridShape) -> FloatArray:
@@ -265,7 +293,7 @@ class GridResampler:
     """Regular grid over a box, with interpolation of fields from scattered points to the grid and back.
 
     Fields are interpolated to the grid linearly in the Delaunay triangulation of a sample's points (in one dimension
-    between neighbours); outside the convex hull, the value of its nearest point is used. Samples that have a
+    between neighbours); outside the convex hull, the value of the nearest point is used. Samples that have a
     rectilinear grid are interpolated by cubic splines. From the grid to points, interpolation is multilinear. Nothing
     is extrapolated.
 
@@ -381,7 +409,9 @@ class GridResampler:
         """
         coords, n_samples = self.coords, len(fields)
         places = FieldSet(coords, np.empty((n_samples, len(coords), 0)))
-        parts = [interpolate_fields(_in_fixed_order(fields), places)] if fields.n_channels else []
+        parts = []
+        if fields.n_channels:
+            parts.append(interpolate_fields(_in_fixed_order(fields), places, outside="point"))
         if self.distance:
             parts.append(self._distances(fields, coords))
         values = np.concatenate(parts, axis=-1) if parts else None

@@ -142,13 +142,13 @@ def evaluate(estimator: Any, X: Any, y: Any = None, *, names: Sequence[str] | No
     return Evaluation(
         named(names, len(targets)),
         tuple(channels),
-        np.mean([part.errors for part in parts], axis=0),
+        np.mean(_known([part.errors for part in parts]), axis=0),
         np.concatenate([part.channel_errors for part in parts], axis=1),
         parts[0].truth,
         parts[0].predicted,
         fields,
         seconds + transformed - start,
-        float(np.mean([part.mean_error for part in parts])),
+        float(np.mean(_known([part.mean_error for part in parts]))),
         float(np.mean(means)) if means else None,
         count_seen(regressor, data.inputs) if is_own else None,
         targets.n_scalars,
@@ -192,6 +192,11 @@ class _Part:
             means = [held / sizes for held in _means_of(truth, fields)]
             mean = _mean(_errors_of([t / sizes for t in truth], means, slice(None), kind), kind)
         return cls(truth, predicted, channel_errors, errors, _mean(errors, kind), mean)
+
+
+def _known(errors: Sequence[Any]) -> Sequence[Any]:
+    """Errors of fields and of scalars without those that are all zero in the truth, unless nothing else is there."""
+    return [part for part in errors if not np.isnan(part).all()] or errors
 
 
 def _number(error: float) -> float | None:

@@ -391,14 +391,14 @@ class _Report:
             largest = np.nanmax([0.0, *by_channel.values()]) or 1.0
             rows = [[name, _percent(error), np.nan_to_num(error / largest)] for name, error in by_channel.items()]
             parts.append("<h3>By channel</h3>" + _table(["@channel", "#error", "|"], rows, "channels"))
-        if len(found) >= _ENOUGH_FOR_HISTOGRAM:
-            parts.append(_pictures([self.pictures.histogram(found.errors)]))
-        largest = float(found.errors.max()) or 1.0
+        if np.isfinite(found.errors).sum() >= _ENOUGH_FOR_HISTOGRAM:
+            parts.append(_pictures([self.pictures.histogram(found.errors[np.isfinite(found.errors)])]))
+        largest = np.nanmax([0.0, *found.errors]) or 1.0
         rows = []
         for row in found.ranking:
             maxima = [f"{fields[row][:, 0].max():.4g}" for fields in (found.truth, found.predicted)]
             error = float(found.errors[row])
-            rows.append([found.names[row], _percent(error), *maxima, error / largest])
+            rows.append([found.names[row], _percent(error), *maxima, np.nan_to_num(error / largest)])
         head = ["@sample", "#error", "#max, true", "#max, predicted", "|"]
         parts.append("<h3>By sample, the worst first</h3>" + _table(head, rows, "samples"))
         if has_channels:

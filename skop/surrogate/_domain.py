@@ -372,8 +372,8 @@ class SeenRanges:
         if "params" in parts and self.in_levels is not None:
             parts["in_levels"] = self.in_levels * (parts["params"] == self.params).all(axis=0)
         # What holds in one fit alone does not hold in both.
-        pair = self.relations, other.relations
-        parts["relations"] = self.relations if all(held is not None for held in pair) and _are_close(*pair) else None
+        is_kept = "params" in parts and _holds_too(self.relations, other.relations, parts["params"])
+        parts["relations"] = self.relations if is_kept else None
         return replace(self, **parts)
 
     def findings(
@@ -581,9 +581,15 @@ def _relations(params: FloatArray) -> FloatArray | None:
     return found
 
 
-def _are_close(own: Any, other: Any) -> bool:
-    """Whether relations of two fits are the same; the last fractions of their weights are rounding."""
-    return bool(own.shape == other.shape and np.allclose(own, other, rtol=_FOLLOWS, atol=_FOLLOWS * np.abs(own).max()))
+def _holds_too(own: FloatArray | None, other: FloatArray | None, ranges: FloatArray) -> bool:
+    """Whether relations (r, p + 1) follow from those of another fit, with parameters in these ranges (2, p)."""
+    if own is None or other is None:
+        return False
+    low, width = ranges[0], np.ptp(ranges, axis=0)
+    parts = [np.column_stack([held[:, :-1] * width, held[:, -1] + held[:, :-1] @ low]) for held in (own, other)]
+    ours, theirs = (part / np.linalg.norm(part, axis=1, keepdims=True) for part in parts)
+    left = ours.T - theirs.T @ np.linalg.lstsq(theirs.T, ours.T)[0]
+    return bool(np.abs(left).max() < _MARGIN)
 
 
 def _off_relations(

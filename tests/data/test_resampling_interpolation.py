@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from scipy.spatial import ConvexHull, Delaunay
 
 from skop import FieldSet
 from skop.data import unit_grid
@@ -207,3 +208,31 @@ def test_rounding_at_the_border_is_not_outside():
     points = scattered(2)
     places = query_points(np.array([[1 + 1e-9, 0.5]]), FieldSet(points, [linear(p) for p in points]))
     assert np.isfinite(places.values).all()
+
+
+def test_a_channel_of_nan_leaves_the_others_as_they_are():
+    rng = np.random.default_rng(8)
+    points, places = rng.random((40, 2)), 0.3 + 0.4 * rng.random((20, 2))
+    values = np.stack([points @ [1.0, 2.0], np.full(40, np.nan)], axis=1)
+    found = interpolate_fields(FieldSet(points, values[None]), FieldSet(places, np.empty((1, 20, 0))))
+    np.testing.assert_allclose(found[0, :, 0], places @ [1.0, 2.0], atol=1e-12)
+    assert np.isnan(found[0, :, 1]).all()
+
+
+@pytest.mark.parametrize("aspect", [1, 20, 1000])
+def test_places_outside_have_the_value_of_the_nearest_point_of_the_hull_in_the_plane(aspect):
+    rng = np.random.default_rng(9)
+    size = np.array([1.0, 1 / aspect])
+    points = rng.random((30, 2)) * size
+    corners = points[ConvexHull(points).vertices]
+    starts, ends = corners, np.roll(corners, -1, axis=0)
+    places = points.min(axis=0) + rng.random((300, 2)) * np.ptp(points, axis=0)
+    places = places[Delaunay(points / size).find_simplex(places / size) < 0]
+    along = ends - starts
+    part = ((places[:, None] - starts) * along).sum(axis=2) / np.square(along).sum(axis=1)
+    on_sides = starts + np.clip(part, 0, 1)[..., None] * along
+    expected = np.linalg.norm(on_sides - places[:, None], axis=2).min(axis=1)
+    found = interpolate_fields(FieldSet(points, points[None]), FieldSet(places, np.empty((1, len(places), 0))))
+    distance = np.linalg.norm(found[0] - places, axis=1)
+    assert len(places) > 10
+    np.testing.assert_allclose(distance, expected, atol=1e-12)

@@ -622,7 +622,7 @@ def test_runs_that_spoil_the_fit_are_named_by_their_rows_also_among_weights_grou
     assert odd_runs(X[copied], y[copied]) == ["sample 14"]
     X, y, _ = plates(48)
     y[[9, 10, 11]] *= -1
-    assert odd_runs(X, y, groups=np.arange(48) // 3) == ["the group of sample 9 and 2 more rows"]
+    assert odd_runs(X, y, groups=np.arange(48) // 3) == ["group 3 (sample 9 and 2 more rows)"]
 
 
 def test_noise_and_a_corner_of_the_parameters_are_not_named():

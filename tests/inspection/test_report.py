@@ -1,6 +1,7 @@
 """A report is one file that needs nothing else, holds the numbers of the model, and shows text as text."""
 
 import re
+import warnings
 from html.parser import HTMLParser
 
 import meshio
@@ -211,6 +212,17 @@ def test_a_channel_of_zeros_has_no_relative_error_and_a_frame_of_zeros_that_of_a
     assert evaluate(plain, X, y).to_dict()["channels"]["channel 0"] is None
     exact = PODRegressor(regressor="ridge").fit(X, y)
     assert evaluate(exact, X, y).to_dict()["channels"]["channel 0"] == pytest.approx(0, abs=1e-9)
+
+
+def test_a_report_of_a_truth_of_zeros_is_written(tmp_path):
+    X = RNG.random((30, 2))
+    model = PODRegressor(regressor="ridge").fit(X, np.column_stack([X, 1 + X[:, 0]]))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", RuntimeWarning)
+        found = evaluate(model, X, np.zeros((30, 3)))
+        write_report(tmp_path / "report.html", model, X, np.zeros((30, 3)))
+    assert np.isnan(found.mean_error)
+    assert found.to_dict()["error"] is None
 
 
 def test_errors_outside_of_the_fit_come_with_the_warning_of_a_score():

@@ -465,7 +465,6 @@ def _common_mesh(samples: MeshSamples) -> Any:
     same = all(mesh.cells is first.cells or _nested(mesh.cells) == _nested(first.cells) for mesh in samples.meshes)
     if not same:
         warn("the meshes of y share their points, but not their cells; predicted meshes are points without cells.")
-    if not same:
         return type(first)(first.points, [], info=first.info)
     return type(first)(first.points, first.cells, info=first.info, **kept_sets(first))
 

@@ -63,19 +63,15 @@ def warn_of_an_odd_run(
         return  # what was asked for needs all samples
     if not other < _SPOILT * error:
         return
-    called, one = _names(data, np.flatnonzero(~kept))
+    rows = np.flatnonzero(~kept)
+    called = f"sample {rows[0]}" if data.names is None else data.names[rows[0]]
+    if groups is not None:
+        called = f"group {found} ({called}{f' and {len(rows) - 1} more rows' * (len(rows) > 1)})"
     warn(
-        f"{called} fits none of the others: without {one} the leave-one-out error is {other:.2g} in place of "
+        f"{called} fits none of the others: without it the leave-one-out error is {other:.2g} in place of "
         f"{error:.2g}. Look at this run, and leave it out if its solver has not converged. It may be right, as the "
         "only one on a peak or beyond a step: then add samples around it."
     )
-
-
-def _names(data: TrainingData, rows: IntArray) -> tuple[str, str]:
-    """What a sample, or the group of several rows, is called, and the word for it."""
-    name = f"sample {rows[0]}" if data.names is None else data.names[rows[0]]
-    # Wrappers for problems in time make a row of each frame of a run.
-    return (name, "it") if len(rows) == 1 else (f"the group of {name} and {len(rows) - 1} more rows", "this group")
 
 
 def _odd_group(models: Sequence[OutputModel], labels: IntArray) -> int | None:

@@ -59,9 +59,10 @@ class PODRegressor(FieldRegressor):
     Fields are projected onto their principal components. A regressor maps the coefficients of the input, and global
     parameters, to the coefficients of the output, from which the output fields are computed. By default regressor,
     hyperparameters and number of components are chosen by the smallest leave-one-out error. Samples share one grid,
-    mesh or point set, or have the same number of points, where equal indices are the same node. Places of these are
-    inputs, beside parameters alone only if the leave-one-out error is 2 % lower. Other samples are interpolated to a
-    common grid, and predictions back to the points of each sample, see `grid`.
+    mesh or point set, or have the same number of points, where equal indices are the same node. Places of nodes are
+    inputs. Where parameters alone differ in all samples, places are inputs only if they lower the leave-one-out error
+    by 2 %. Other samples are interpolated to a common grid, and predictions back to the points of each sample, see
+    `grid`.
 
     Parameters
     ----------
@@ -358,7 +359,8 @@ class PODRegressor(FieldRegressor):
         found: dict[str, Any] = {"resampling to a grid": self.resampling_error_}
         if hasattr(self, "leave_one_out_error_"):
             every = {"chosen": self.leave_one_out_error_} | self.leave_one_out_errors_
-            found["leave-one-out"] = {name: float(error) for name, error in every.items()}
+            # JSON has no number for an error that is not known.
+            found["leave-one-out"] = {name: float(error) for name, error in every.items() if np.isfinite(error)}
         return {"errors": found}
 
     def _on_common_grid(self, inputs: FieldSet) -> FieldSet:

@@ -144,10 +144,11 @@ class SessionBase:
                 f"there is no base model, since {reason}. Compare with SymmetryOptions(average_predictions=False), "
                 "where the base may predict far better than averages do; or set base=None to say so."
             )
-        if _TOO_FEW in reason:
+        # Of few groups there can be many samples.
+        if _TOO_FEW in reason and self.session.groups is None:
             warn(
-                f"there is no base model, since {reason}. Compare with PODRegressor(), which is often far better "
-                "after so few; or set base=None to say so."
+                f"there is no base model, since {reason}. Compare with PODRegressor() in its place, which is often far "
+                "better after so few; or set base=None to say so."
             )
         if reason == _TOO_LARGE:
             warn(

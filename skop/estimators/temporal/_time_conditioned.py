@@ -46,8 +46,8 @@ __all__ = ["TimeConditionedRegressor", "are_same_times"]
 _EQUAL_TIMES = 1e-3
 #: Trajectories of the fit, evenly chosen, on which predictions between the frames are judged.
 _JUDGES = 32
-#: Points of theirs, which bound the memory of this.
-_JUDGED_POINTS = 10_000
+#: Most points of theirs, and numbers at these in all frames, which bound the memory of this.
+_JUDGED_POINTS, _JUDGED_NUMBERS = 10_000, 2**22
 #: Interpolation between frames is predicted where the estimator differs from it by this many times its own error.
 _FAR = 3.0
 
@@ -109,7 +109,7 @@ class TimeConditionedRegressor(BaseFrameRegressor):
     out of the true ones, and interpolated from the others by piecewise cubic polynomials without overshoots. This
     error, scaled to the gaps beside the frame as that of a line, is taken for the error of an interpolation there. In
     gaps in which the estimator differs from the interpolation of its frames by more than three times as much, this
-    interpolation is predicted. Between two frames, where nothing is known of the error, it is a line.
+    interpolation is predicted. With two frames only, where nothing is known of the error, it is a line.
 
     References
     ----------
@@ -221,7 +221,8 @@ class TimeConditionedRegressor(BaseFrameRegressor):
         outputs, places = (fields[used] for fields in self._target_frames(data))
         parts = [np.split(np.asarray(fields), len(times), axis=-1) for fields in outputs.to_list()]
         # Points in any order, since every so many of them may be a line of a grid.
-        rows = np.random.default_rng(0).permutation(sum(len(part[0]) for part in parts))[:_JUDGED_POINTS]
+        count = min(_JUDGED_POINTS, max(_JUDGED_NUMBERS // (len(times) * parts[0][0].shape[-1]), 100))
+        rows = np.random.default_rng(0).permutation(sum(len(part[0]) for part in parts))[:count]
         true = np.stack([np.concatenate([part[k] for part in parts])[rows] for k in order])
         state, coords = data.inputs[used], places if data.targets.elsewhere else None
         middles = (times[1:] + times[:-1]) / 2
@@ -281,9 +282,9 @@ class TimeConditionedRegressor(BaseFrameRegressor):
                 if len(run.times) > 1 and places and all(place is None for place in places):
                     warn(
                         f"{run.name} has {len(run.times)} frames at times {run.times[0]:g} to {run.times[-1]:g}, but "
-                        f"predictions are at {len(times)} times of the fit, {times[0]:g} to {times[-1]:g}, and none "
-                        "but the first is at one of these. If the run is in another unit of time, convert it; for "
-                        "predictions at its times, pass times."
+                        f"predictions are at {len(times)} times of the fit, {times[0]:g} to {times[-1]:g}, and no "
+                        "frame of it is at one of these after the first. If the run is in another unit of time, "
+                        "convert it; for predictions at its times, pass times."
                     )
                     break
         return inputs, runs
@@ -539,8 +540,11 @@ def _size(errors: FloatArray) -> FloatArray:
 
 def _errors_left_out(times: FloatArray, frames: FloatArray) -> FloatArray:
     """Errors of all inner frames, where each is interpolated from the others."""
-    inner, every = range(1, len(times) - 1), np.arange(len(times))
-    found = [PchipInterpolator(times[every != k], frames[every != k])(times[k]) - frames[k] for k in inner]
+    found = []
+    for k in range(1, len(times) - 1):
+        # Slopes at both ends of the gap are those by a further frame on each side.
+        near = [j for j in range(max(k - 2, 0), min(k + 3, len(times))) if j != k]
+        found.append(PchipInterpolator(times[near], frames[near])(times[k]) - frames[k])
     return np.reshape(found, (-1, *frames.shape[1:]))
 
 

@@ -8,6 +8,7 @@ from typing import Any, Self
 
 import numpy as np
 from joblib import Parallel, delayed, effective_n_jobs
+from joblib.parallel import get_active_backend
 from sklearn.base import clone
 from sklearn.utils import check_random_state
 
@@ -162,7 +163,9 @@ class EnsembleRegressor(MeasuresCost, WrappingRegressor):
         given = {"sample_weight": sample_weight, "groups": groups, "params": params}
         options = {name: value for name, value in given.items() if value is not None} | kept
         with restored_on_failure(self), each_warning_once(), shared_between_fits():
-            fitted = Parallel(n_jobs=workers_for(self.n_jobs, self.n_members), return_as="generator")(
+            # Not every backend hands members out before all are fitted.
+            can_stop = get_active_backend()[0].supports_return_generator
+            fitted = Parallel(workers_for(self.n_jobs, self.n_members), return_as="generator" if can_stop else "list")(
                 delayed(_fit_member)(member, X, y, self._training_plan, options, is_first=number == 0)
                 for number, member in enumerate(members)
             )
