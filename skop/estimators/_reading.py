@@ -194,6 +194,7 @@ class FieldReader(BaseEstimator):
         """Means ``(n, E)`` over the points of the last tokens of the network; None without a network."""
         return None
 
+    @naming_frames
     def novelty(self, X: Any, *, params: Any = None, level: float | None = 0.99) -> Novelty:
         """Measure how far samples lie from the training samples.
 

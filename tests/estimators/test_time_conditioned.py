@@ -632,7 +632,7 @@ def test_times_that_do_not_fit(fields, times, message):
 )
 def test_what_takes_no_times_says_what_does(fields, wrap):
     model = wrap(TimeConditionedRegressor(PODRegressor(), times=5))
-    for method, words in [(model.predict, "predict"), (model.check, "check")]:
+    for method, words in [(model.predict, "predict"), (model.check, "check"), (model.novelty, "novelty")]:
         with pytest.raises(
             FieldDataError, match=rf"{words} of .* got times.*TimeConditionedRegressor\(\w+\(\.\.\.\)\)"
         ):
