@@ -209,7 +209,6 @@ def read_sources(
             left_out[name] = _count_left_out(mesh, wanted, used[-1])
         if keep_data:
             template.point_data, template.cell_data = dict(mesh.point_data), dict(mesh.cell_data)
-        # Samples that share a mesh have the sets of the first one.
         if keep_data or len(templates) == 1:
             template.point_sets, template.cell_sets = dict(mesh.point_sets), dict(mesh.cell_sets)
     if cell_data == "cells":

@@ -128,7 +128,8 @@ def interpolate_fields(fields: FieldSet, places: FieldSet, *, outside: Literal["
         Points to interpolate to, for n samples; their values are ignored.
     outside : {"hull", "point"}, default="hull"
         Value outside the convex hull of scattered points: that of the nearest point of the hull, which has an error of
-        second order on a curved rim, or that of the nearest point of the sample.
+        second order on a curved rim of nodes, or that of the nearest point of the sample, which is also taken where a
+        facet of the hull spans other points.
 
     Returns
     -------
@@ -224,7 +225,7 @@ def _between(
     linear = np.where(np.isnan(found[:, :-1]), nearest, found[:, :-1])
     if reach is not None and outside.any():
         there, moves = _on_hull(own, values, wanted[outside], interpolator.tri.convex_hull)
-        # Only a place in a gap between simplices, by rounding, is nearer to a point of the sample than to the hull.
+        # A place in a gap between simplices, by rounding, is nearer to a point of the sample than to the hull, too.
         linear[outside] = np.where((moves <= reach[outside])[:, np.newaxis], there, nearest[outside])
     return linear
 
@@ -234,8 +235,9 @@ def _on_hull(
 ) -> tuple[FloatArray, FloatArray]:
     """Values at the nearest points of the convex hull, and their distances; facets (F, d) have corners among `own`.
 
-    In space a point that is projected onto a facet beyond its edges is near the nearest one, and of many facets those
-    at the nearest corners are asked.
+    The distance is infinite where another point than the corners of the facet is nearer to it. In space a point that is
+    projected onto a facet beyond its edges is near the nearest one, and of many facets those at the nearest corners are
+    asked.
     """
     number, chosen = _pairs(own, wanted, facets)
     used, chosen = np.unique(chosen, return_inverse=True)
@@ -248,15 +250,19 @@ def _on_hull(
         parts = np.maximum(np.column_stack([1 - parts.sum(axis=1), parts]), 0.0)
         parts /= parts.sum(axis=1, keepdims=True)
         held = facets[used][facet]
-        distance = np.linalg.norm(np.einsum("fk,fkd->fd", parts, own[held]) - wanted[rows], axis=1)
-        # The nearest of this piece for each place.
-        order = np.lexsort((distance, rows))
-        order = order[np.unique(rows[order], return_index=True)[1]]
-        best.append((rows[order], distance[order], parts[order], held[order]))
-    rows, distance, parts, held = (np.concatenate(part) for part in zip(*best, strict=True))
+        places = np.einsum("fk,fkd->fd", parts, own[held])
+        best.append(_nearest_of_each(rows, np.linalg.norm(places - wanted[rows], axis=1), places, parts, held))
+    _, distance, places, parts, held = _nearest_of_each(*map(np.concatenate, zip(*best, strict=True)))
+    # A facet that spans other points, as of a cloud without any on its rim, says less than the nearest of these.
+    is_rim = (KDTree(own).query(places)[1][:, np.newaxis] == held).any(axis=1)
+    return np.einsum("fk,fkc->fc", parts, values[held]), np.where(is_rim, distance, np.inf)
+
+
+def _nearest_of_each(rows: IntArray, distance: FloatArray, *others: Any) -> tuple[Any, ...]:
+    """What belongs to the least distance of each row."""
     order = np.lexsort((distance, rows))
     order = order[np.unique(rows[order], return_index=True)[1]]
-    return np.einsum("fk,fkc->fc", parts[order], values[held[order]]), distance[order]
+    return tuple(part[order] for part in (rows, distance, *others))
 
 
 def _pairs(own: FloatArray, wanted: FloatArray, facets: IntArray) -> tuple[IntArray, IntArray]:

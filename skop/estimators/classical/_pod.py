@@ -633,35 +633,26 @@ def _search(
     weight: FloatArray | None,
 ) -> tuple[InputReader, ModelSearch]:
     """What reads inputs whose numbers of regions are parameters, and the search for models from these."""
+    inputs = data.inputs
+    count: Any = None if model.n_components == "auto" else model.n_components
+
+    def search(reads_points: bool) -> tuple[InputReader, ModelSearch]:
+        """The same, with or without the places of points among the inputs."""
+        reader, features, params = InputReader.fit(inputs, regions, count, weight, reads_points=reads_points)
+        rounding = max(map(rounding_of, [inputs.params] + [inputs.values] * len(reader.regions)))
+        samples = OutputSamples(features, params, rounding, data.targets, groups, units, weight)
+        return reader, ModelSearch(samples, model.regressor, count, model.param_transform, model.target_transform)
+
     # Points that are the same in all samples of the fit, as in files of one mesh, tell nothing beside other inputs.
-    inputs, options = data.inputs, (regions, data, groups, units, weight)
     has_others = inputs.n_channels > 0 or inputs.params is not None
     reads_points = model.numbering_ is not None and not (model.numbering_.is_fixed and has_others)
-    found = _search_with(model, *options, reads_points=reads_points)
+    found = search(reads_points)
     is_chosen = reads_points and inputs.n_channels == 0 and isinstance(model.regressor, str)
     if not is_chosen or inputs.params is None or len(np.unique(inputs.params, axis=0)) < len(inputs):
         return found
     # Nodes of new meshes of one shape differ by noise, which would stand beside the parameters.
-    other = _search_with(model, *options, reads_points=False)
+    other = search(False)
     return found if found[1].least_error() < OF_USE * other[1].least_error() else other
-
-
-def _search_with(
-    model: PODRegressor,
-    regions: IntArray,
-    data: TrainingData,
-    groups: IntArray | None,
-    units: Units | None,
-    weight: FloatArray | None,
-    *,
-    reads_points: bool,
-) -> tuple[InputReader, ModelSearch]:
-    """The same, with or without the places of points among the inputs."""
-    count: Any = None if model.n_components == "auto" else model.n_components
-    reader, features, params = InputReader.fit(data.inputs, regions, count, weight, reads_points=reads_points)
-    rounding = max(map(rounding_of, [data.inputs.params] + [data.inputs.values] * len(reader.regions)))
-    samples = OutputSamples(features, params, rounding, data.targets, groups, units, weight)
-    return reader, ModelSearch(samples, model.regressor, count, model.param_transform, model.target_transform)
 
 
 def _numbered(labels: Any) -> IntArray:
