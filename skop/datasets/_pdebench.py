@@ -44,7 +44,8 @@ _WATER_DESCR = """Radial dam breaks in shallow water (Takamoto et al., PDEBench,
 
 X: depth h at the first frames, one channel a frame; y: the frames that follow, one channel a frame.
 Solved on 128 x 128 cells of [-2.5, 2.5]^2; 101 frames from time 0 to 1.
-Split: the first 900 samples for training, the last 100 of the file for testing.
+Split: the first 900 samples for training, the last 100 of the file for testing. On 128 x 128 cells the radii of the
+dam give 81 different samples at most: tests are copies of training samples.
 """
 _REACTION_DESCR = """Diffusion and reaction of FitzHugh-Nagumo (Takamoto et al., PDEBench, arXiv:2210.07182)
 

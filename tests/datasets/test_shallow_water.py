@@ -227,6 +227,13 @@ class TestMakeShallowWater:
         later, _ = make_shallow_water(1, resolution=8, n_input=2, n_output=1, frame_interval=1.0, random_state=0)
         np.testing.assert_allclose(later[..., 1], y[..., -1], atol=5e-3)
 
+    def test_as_many_samples_differ_as_distances_of_centres(self):
+        axis = centres(32, 2.5)
+        squares = axis[:, np.newaxis] ** 2 + axis**2
+        n_dams = len(np.unique(np.round(squares[(squares > 0.3**2) & (squares <= 0.7**2)], 9))) + 1
+        X, _ = make_shallow_water(200, resolution=32, n_input=1, n_output=1, frame_interval=1e-3, random_state=0)
+        assert len(np.unique(X, axis=0)) == n_dams
+
     def test_mass_until_waves_reach_the_border(self):
         options = SMALL | {"resolution": 25, "n_output": 60, "dtype": np.float64}
         X, y = make_shallow_water(**options)
