@@ -238,8 +238,8 @@ class LawRegressor(WrappingRegressor):
         known = f"are {', '.join(map(repr, names))}."
         if not names:
             known = (
-                f"have no names, and the numbers 0 to {count - 1}. Estimators around others pass no names on; put "
-                f"{type(self).__name__} around them."
+                f"have no names, and the numbers 0 to {count - 1}. Estimators around others pass no names on; declare "
+                "it by its number."
             )
         raise FieldDataError(f"{words} is no parameter of X: these {known}")
 

@@ -117,7 +117,9 @@ class Finding:
         place = f" in {in_order(self.samples)}" if self.samples else ""
         seen = f"always {lowest}" if self.lowest == self.highest else f"{lowest} to {highest}"
         beyond = "" if np.isinf(self.excess) else f" ({self.excess:.2g} times this range outside)"
-        return f"{self.what} is {value}{place}, in the fit {seen}{beyond}"
+        # A relation of parameters has no range of its own: what the others imply takes its place.
+        source = "by their relation in the fit" if " beside " in self.what else "in the fit"
+        return f"{self.what} is {value}{place}, {source} {seen}{beyond}"
 
 
 def _distinct(*numbers: float) -> list[str]:
