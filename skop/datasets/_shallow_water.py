@@ -94,7 +94,8 @@ def make_shallow_water(
     solver_resolution : int, default=None
         Cells a side of the grid on which the equations are solved, a multiple of `resolution`. None: `resolution`.
         The error falls about in proportion to the spacing, because of the shock. Radii that no centre of a cell
-        separates give the same sample: the published range has 81 different ones on 128 x 128 cells, 1,065 on 512 x 512.
+        separates give the same sample: the published range has 81 different ones on 128 x 128 cells, and 1,065 on 512 x
+        512.
     n_input, n_output : int, default=10 and 91
         Frames in X, of which the first is the start, and frames that follow in y; at least 1 and 1.
     frame_interval : float, default=0.01

@@ -25,6 +25,7 @@ from skop import (
     LaMORegressor,
     PODRegressor,
     RolloutRegressor,
+    TimeConditionedRegressor,
     leaderboard,
 )
 from skop.data import unit_grid
@@ -369,6 +370,31 @@ def test_a_lone_operator_that_holds_all_other_models_is_not_tried(budget):
         assert (len(Operator.fits) > 1) == (count < 10)
 
 
+@pytest.mark.parametrize(
+    ("wrapper", "options", "n_runs", "is_tried"),
+    [
+        (RolloutRegressor, {"window": 1}, 12, True),
+        (TimeConditionedRegressor, {"times": 2}, 12, False),
+        (TimeConditionedRegressor, {"times": 2}, 8, True),
+    ],
+)
+def test_a_lone_operator_is_tried_where_runs_have_no_base(budget, wrapper, options, n_runs, is_tried):
+    class Operator(Timed):
+        _why_no_base, _symmetries = LaMORegressor._why_no_base, None
+
+        def __init__(self, error=0.1, max_time=None, base="auto"):
+            super().__init__(error, max_time)
+            self.base = base
+
+    rng = np.random.default_rng(0)
+    X = rng.random((n_runs, 1))
+    y = 0.9 * X * [1, 0.9] + 0.1 + 1e-3 * rng.random((n_runs, 2))
+    auto = AutoRegressor(candidates=[("POD", PODRegressor()), ("over", Operator())], max_time=60)
+    rows = wrapper(auto, **options).fit(X, y).estimator_.results_
+    assert np.isfinite(rows[0]["error"]) == is_tried
+    assert rows[0]["candidate"] == ("POD" if is_tried else "over")
+
+
 @pytest.mark.parametrize(("slope", "grouped", "n_fits"), [(0, False, 3), (10, False, 1), (10, True, 1)])
 def test_a_lone_operator_is_tried_where_its_base_would_be_no_better_than_the_mean(budget, slope, grouped, n_fits):
     class Operator(Timed):
@@ -467,7 +493,8 @@ def test_a_model_that_would_take_too_long_is_left_out_within_the_budget(budget):
     model = AutoRegressor(candidates=candidates, max_time=3000, verbose=False).fit(X, np.ones(1200))
     rows = {row["candidate"]: row for row in model.results_}
     assert [rows[name]["status"] for name in ("linear", "slow", "quick")] == ["compared", "left out", "chosen"]
-    assert "a fit to 100 of 800 samples took 1 min 40 s, so that one to all may take 14 h" in rows["slow"]["reason"]
+    # A fourth of the time is for models, since the operator contains none of them.
+    assert "a fit to 200 of 800 samples took 13 min 20 s, so that one to all may take 14 h" in rows["slow"]["reason"]
     assert budget.now < 3000
     # All folds count where no operator is compared: a fit may take more than 10 of 30 s.
     found = leaderboard(

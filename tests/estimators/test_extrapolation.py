@@ -114,7 +114,9 @@ def test_parameters_that_followed_from_each_other_are_named_where_they_do_not(re
     found = model.check(other)
     assert set(np.flatnonzero(off)) <= set(found["sample"])
     assert found["what"].str.contains(" beside parameter ").all()
-    with pytest.warns(ExtrapolationWarning, match=r"parameter '\w' beside .* is .* in sample .*, by their relation in the fit"):
+    with pytest.warns(
+        ExtrapolationWarning, match=r"parameter '\w' beside .* is .* in sample .*, by their relation in the fit"
+    ):
         model.predict(other)
 
 

@@ -398,7 +398,7 @@ class Search:
             # Nothing but the fit of one of them on all samples follows.
             self.deadline = self.middle
         with shared_between_fits():
-            self._fit_models(models, has_rivals=bool(operators))
+            self._fit_models(models, operators)
             if operators and not (len(operators) == 1 and self._holds(operators[0], models)):
                 self._fit_operators(operators)
             ranked = self._ranked(taken)
@@ -446,15 +446,18 @@ class Search:
         return None if self.end is None else max(self.end - time.perf_counter(), _SHORTEST)
 
     # ------------------------------------------------------------------ fits
-    def _fit_models(self, models: list[Candidate], *, has_rivals: bool) -> None:
+    def _fit_models(self, models: list[Candidate], operators: list[Candidate]) -> None:
         """Fit the models without a time limit on the first fold, and on the others as far as there is time."""
-        part = _MODELS if has_rivals else 1.0
-        until = self.deadline - (1 - part) * self.left if self.end is not None else np.inf
+        now, part = time.perf_counter(), _MODELS if operators else 1.0
+        until = first = now + part * (self.deadline - now)
+        if self.is_before_final and not any(map(self._can_have_base, operators)):
+            # No operator makes up for a model that is left out.
+            first = now + part * (self.middle - now)
         # Folds on which all candidates are compared: operators before a final fit see the first one alone.
-        n_counted = 1 if has_rivals and self.is_before_final else len(self.folds)
+        n_counted = 1 if operators and self.is_before_final else len(self.folds)
 
         def within_time(candidate: Candidate) -> _Task | None:
-            left = until - time.perf_counter()
+            left = (until if candidate.trials else first) - time.perf_counter()
             if 0 in candidate.trials:
                 return (clone(candidate.estimator), None) if candidate.trials[0].seconds <= left else None
             if left <= 0 and self._has_result():
@@ -473,16 +476,18 @@ class Search:
         rivals = [candidate for candidate in models if candidate.status == "compared"]
         if not self.is_before_final or not rivals:
             return self.is_before_final
-        if not operator.has_base or not all(candidate.may_be_base for candidate in rivals):
-            return False
-        data, every = TrainingData(self.samples.inputs, self.samples.targets, self.samples.spec), len(self.samples)
-        why_not = getattr(operator.estimator, "_why_no_base", None)
         # Without a base, for example with too few samples, it may be worse than the model.
-        if why_not is not None and why_not(data, np.arange(every), DIRECT_TRAINING, self.samples.groups):
+        if not all(candidate.may_be_base for candidate in rivals) or not self._can_have_base(operator):
             return False
         # "auto" takes the mean in place of a model that is no better. Where one takes too long, so does a trial.
         may_drop = operator.estimator.base == "auto" and len(rivals) == len(models)
         return not may_drop or any(self._is_of_use(candidate) for candidate in rivals)
+
+    def _can_have_base(self, operator: Candidate) -> bool:
+        """Whether an operator has a base, and the samples allow one."""
+        data, every = TrainingData(self.samples.inputs, self.samples.targets, self.samples.spec), len(self.samples)
+        why_not = getattr(operator.estimator, "_why_no_base", lambda *_: "")
+        return operator.has_base and not why_not(data, np.arange(every), self.samples.plan, self.samples.groups)
 
     def _is_of_use(self, model: Candidate) -> bool:
         """Whether a model predicts held-out samples better than their mean does, beyond chance, as a base has to."""
