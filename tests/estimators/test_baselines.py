@@ -389,6 +389,49 @@ def test_repeated_runs_do_not_tell_of_new_inputs():
     assert names
 
 
+@pytest.mark.parametrize("kind", ["samples", "groups", "weights and a field"])
+def test_of_few_samples_the_error_of_the_whole_choice_without_each_is_told(monkeypatch, kind):
+    """The choice, the penalty, is repeated without each sample, or group; predictions are the same to the bit."""
+    rng = np.random.default_rng(4)
+    X, new, options = rng.random((7, 2)), rng.random((5, 2)), {}
+    y = (0.5 + X[:, 0]) * (0.5 + X[:, 1]) + 0.2 * rng.normal(size=7)
+    labels = np.array([2, 0, 1, 0, 2, 3, 1]) if kind == "groups" else np.arange(7)
+    if kind == "groups":
+        options = {"groups": labels}
+    elif kind != "samples":
+        y, options = y[:, np.newaxis, np.newaxis] * np.ones((3, 1)), {"sample_weight": np.linspace(1, 2, 7)}
+    model = PODRegressor(regressor="rbf").fit(X, y, **options)
+    monkeypatch.setattr("skop.estimators.classical._few_samples._FEW", 6)
+    closed, found = PODRegressor(regressor="rbf").fit(X, y, **options), np.empty_like(y)
+    for label in set(labels):
+        out = labels == label
+        others = {name: held[~out] for name, held in options.items()}
+        found[out] = PODRegressor(regressor="rbf").fit(X[~out], y[~out], **others).predict(X[out])
+    weight = options.get("sample_weight")
+    error = np.linalg.norm(found - y) / np.linalg.norm(y)
+    if weight is not None:
+        error = 1 - relative_l2_score(y, found, sample_weight=weight)
+    assert model.leave_one_out_error_ == pytest.approx(error, rel=1e-8)
+    assert model.leave_one_out_errors_["rbf"] == model.leave_one_out_error_ > 1.01 * closed.leave_one_out_error_
+    (mean, spread), (before, smaller) = (each.predict(new, return_std=True) for each in (model, closed))
+    np.testing.assert_array_equal(mean, before)
+    np.testing.assert_allclose(spread / smaller, model.leave_one_out_error_ / closed.leave_one_out_error_, rtol=1e-8)
+
+
+@pytest.mark.filterwarnings("ignore:X is outside")
+def test_few_samples_with_noise_tell_the_size_of_the_error_of_new_ones():
+    told = []
+    for seed in range(3):
+        rng = np.random.default_rng(seed)
+        X, new = rng.random((5, 2)), rng.random((400, 2))
+        law = lambda x: (0.5 + x[:, 0]) * (0.5 + x[:, 1])  # noqa: E731
+        model = PODRegressor().fit(X, law(X) * (1 + 0.05 * rng.normal(size=5)))
+        error = model.predict(new) - law(new)
+        told.append(model.leave_one_out_error_ * np.linalg.norm(law(new)) / np.linalg.norm(error))
+    # The least of the errors of all models told a third of it, and less.
+    assert 0.5 < np.exp(np.mean(np.log(told))) < 4
+
+
 def test_copies_of_samples_tell_nothing_of_their_errors():
     """Noise that is there twice is still noise."""
     generator = np.random.default_rng(0)
@@ -910,6 +953,28 @@ def test_runs_with_a_difference_that_no_column_shows_are_named():
         model.fit(X, np.ravel(plain))
         model.fit(X, np.ravel(plain + 0.02 * hidden * times), groups=X[:, 0])
         model.fit(np.stack([X[:, 0].argsort().argsort() // 8, X[:, 1]], axis=1), np.ravel(plain + hidden * times))
+
+
+def test_three_values_of_a_parameter_tell_nothing_of_a_curve_between_them():
+    """A face-centred design has three values of each parameter, which hold every curve through them."""
+    corners = np.array(np.meshgrid([-1.0, 1.0], [-1.0, 1.0], [-1.0, 1.0])).reshape(3, -1).T
+    X = np.concatenate([corners, np.eye(3), -np.eye(3), np.zeros((1, 3))])
+    y = 2 + np.exp(X[:, 0]) * (1 + 0.5 * X[:, 1]) + 0.2 * X[:, 2]
+    words = "three values of parameter 0, between which predictions are curved"
+    with pytest.warns(SkopWarning, match=words):
+        model = PODRegressor().fit(X, y)
+    new = np.random.default_rng(0).uniform(-1, 1, (200, 3))
+    error = model.predict(new)
+    error -= 2 + np.exp(new[:, 0]) * (1 + 0.5 * new[:, 1]) + 0.2 * new[:, 2]
+    assert np.linalg.norm(error) > 100 * model.leave_one_out_error_ * np.linalg.norm(y) * (200 / 15) ** 0.5
+    # Of several outputs, too, each of which has a model of its own.
+    with pytest.warns(SkopWarning, match=words):
+        PODRegressor().fit(X, np.stack([X.sum(axis=1), y], axis=1))
+    materials = np.random.default_rng(1).random((30, 2)) * [1.0, 0.0] + np.arange(30)[:, np.newaxis] % 3 * [0.0, 1.0]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", SkopWarning)
+        PODRegressor().fit(X, 2 + X[:, 0] * (1 + 0.5 * X[:, 1]))  # straight lines
+        PODRegressor().fit(materials, np.exp(materials[:, 0]) * np.array([1.0, 4.0, 2.0])[np.arange(30) % 3])
 
 
 def test_interpolation_between_neighbours_meets_samples_and_lines_on_any_axes_of_the_values():

@@ -21,6 +21,7 @@ __all__ = [
     "Basis",
     "Decomposition",
     "beyond_chance",
+    "both_ends",
     "error_of_mean",
     "mean_of",
     "of_others",
@@ -65,6 +66,14 @@ def error_of_mean(values: FloatArray, weight: FloatArray | None) -> FloatArray:
 def beyond_chance(n_samples: int) -> float:
     """Standard errors of so many samples that are as improbable as two of many, by Student's distribution."""
     return float(stdtrit(max(n_samples - 1, 1), ndtr(BEYOND_CHANCE)))
+
+
+def both_ends(points: FloatArray, place: int, values: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Points (m, d) with all of the sorted values of an input but the last, and the same with the next one of each."""
+    lower = points[points[:, place] < values[-1]]
+    higher = lower.copy()
+    higher[:, place] = values[np.searchsorted(values, lower[:, place]) + 1]
+    return lower, higher
 
 
 def of_others(n_samples: int, weight: FloatArray | None) -> Any:

@@ -20,6 +20,7 @@ from skop._typing import FloatArray, IntArray
 from skop.estimators.classical._components import (
     MOST_EXACT,
     beyond_chance,
+    both_ends,
     error_of_mean,
     mean_of,
     of_others,
@@ -149,6 +150,8 @@ class Selection:
     ) -> None:
         self.points, self.n_params, self.weight = points, n_params, weight
         self.groups, self.all = groups, np.arange(len(points))
+        #: Whether length scales are searched for, from the best one of all inputs on.
+        self.tunes_scales = True
         #: Whether the input is one number, whose length scales are all tried.
         self._is_line = points.shape[1] == 1
         self._inside = between_ends(points) if groups is None else np.ones(len(points), bool)
@@ -185,7 +188,7 @@ class Selection:
             starts = [self._screen(kernel, half) for kernel in candidates]
             candidates = [min((t for t in starts if t[1].name == kind), key=itemgetter(0))[1] for kind in _STATIONARY]
         trials = [self._screen(kernel, self.few) for kernel in candidates]
-        if trials and name == "gaussian_process" and not self._is_line:
+        if trials and name == "gaussian_process" and not self._is_line and self.tunes_scales:
             starts = [min((t for t in trials if t[1].name == kind), key=itemgetter(0)) for kind in _STATIONARY]
             tuned = [(start, self._screen(self._optimised(*start[1:], self.few), self.few)) for start in starts]
             handicap = self._handicap(*min(tuned, key=lambda pair: pair[1][0]))
@@ -707,9 +710,7 @@ def between_values(
     for place, numbers in selection.shared.items():
         values = np.unique(points[:, place])
         if len(values) < _FEWEST_LEVELS:
-            lower = points[few[points[few, place] < values[-1]]]
-            higher = lower.copy()
-            higher[:, place] = values[np.searchsorted(values, lower[:, place]) + 1]
+            lower, higher = both_ends(points[few], place, values)
             squares = _mean_squares(0.5 * (model.predict(higher) - model.predict(lower)), components)
         # Without most of the samples, errors are those of few.
         elif parts := [part for part in _within(numbers[few]) if 2 * part.shape[1] < len(few)]:

@@ -152,6 +152,8 @@ class ModelSearch:
         Number of components of the outputs, or the part of the variance that they explain; None chooses.
     param_transform, target_transform : {"auto", "log"} or None
         Parameters of `PODRegressor`.
+    tunes_scales : bool, default=True
+        Whether length scales are searched for.
     """
 
     def __init__(
@@ -161,8 +163,11 @@ class ModelSearch:
         n_components: int | float | None,
         param_transform: str | None,
         target_transform: str | None,
+        *,
+        tunes_scales: bool = True,
     ) -> None:
         self.samples, self.regressor, self.n_components = samples, regressor, n_components
+        self.tunes_scales = tunes_scales
         params, is_auto = samples.params, isinstance(regressor, str) and regressor == "auto"
         least, largest = params.min(axis=0), params.max(axis=0)
         can_be = (least >= 0) & (largest > 0)
@@ -345,6 +350,7 @@ class ModelSearch:
         weights, error, each = targets.measure(parts)
         options = len(model.shift), samples.groups, each, samples.weight
         selection = Selection(points, parts.coefficients, weights, error, *options)
+        selection.tunes_scales = self.tunes_scales
         names: Collection[str] = dict.fromkeys(("mean", self.regressor))
         if self.regressor == "auto":
             # Where no input varies, the others have a slope by rounding.

@@ -16,7 +16,7 @@ from sklearn.model_selection import KFold, cross_val_predict
 from skop._typing import FloatArray, IntArray
 from skop.data import Predictions, Targets
 from skop.estimators._weights import weight_option
-from skop.estimators.classical._components import of_others
+from skop.estimators.classical._components import both_ends, of_others
 from skop.estimators.classical._kernel_models import ROUNDING, TINY, KernelModel
 from skop.estimators.classical._target_rows import TargetRows, physical
 from skop.estimators.files._file_checks import Held, checks, is_array
@@ -124,9 +124,36 @@ class OutputModel:
             return
         known = (self.handicap * model.left_out) ** 2
         for place, values, squares in self.between:
-            own = values * self.scale[place] + self.shift[place]
             factor = np.sqrt(1 + squares.sum() / max(known.sum(axis=1).mean() + self.rest_variance.sum(), TINY))
-            yield place, np.exp(own) if self.reads_logarithms[place] else own, float(factor)
+            yield place, self._physical(place, values), float(factor)
+
+    def bends(self) -> Iterator[tuple[int, float, float]]:
+        """Parameters of three shared values, and how far predictions between these are from a line.
+
+        In units of the errors that are known, and of the deviation of the outputs. With groups no errors are compared.
+        """
+        model = self.regressor
+        if not isinstance(model, KernelModel) or model.groups is not None or self.rest_variance is None:
+            return
+        rest = self.rest_variance.sum()
+        known = ((self.handicap * model.left_out) ** 2).sum(axis=1).mean() + rest
+        varied = model.predict(model.points).var(axis=0).sum() + rest
+        n_varied = np.count_nonzero(np.ptp(model.points, axis=0))
+        for place, values, _ in self.between:
+            own = self._physical(place, values)
+            # Three whole numbers beside parameters of many values may be those of categories.
+            is_counted = len(self.between) < n_varied and np.allclose(own, np.round(own), rtol=1e-9, atol=1e-9)
+            if len(values) != 3 or is_counted:
+                continue
+            lower, higher = both_ends(model.points, place, values)
+            ends = model.predict(lower) + model.predict(higher)
+            square = ((model.predict(0.5 * (lower + higher)) - 0.5 * ends) ** 2).sum(axis=1).mean()
+            yield place, float(np.sqrt(square / max(known, TINY))), float(np.sqrt(square / max(varied, TINY)))
+
+    def _physical(self, place: int, values: FloatArray) -> FloatArray:
+        """Values of a parameter as they were before it was scaled."""
+        own = values * self.scale[place] + self.shift[place]
+        return np.asarray(np.exp(own) if self.reads_logarithms[place] else own)
 
     def logarithms(self, params: FloatArray) -> FloatArray:
         """Global parameters (n, p), with logarithms of those that it reads so, which go on by tangents near 0."""

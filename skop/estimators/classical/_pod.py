@@ -29,6 +29,7 @@ from skop.estimators._parts import by_chunks
 from skop.estimators._weights import counts_as_weight, used_samples, weight_option
 from skop.estimators.classical._common_grid import on_grid, readings, reads_points, warn_of_resampling
 from skop.estimators.classical._copies import groups_on_same_points, relative, without_copies
+from skop.estimators.classical._few_samples import tell_error_of_few
 from skop.estimators.classical._graph import export_pod
 from skop.estimators.classical._input_reader import InputReader, refuse_ragged, regions_of
 from skop.estimators.classical._kernel_models import KernelModel
@@ -51,6 +52,9 @@ OF_USE = 0.98
 #: Errors at new values of a parameter whose values samples share are named if they are this multiple of the
 #: leave-one-out error, and this part of the error of the mean.
 _LARGER, _MATTERS = 10.0, 0.05
+#: Curves between three shared values are named if they bend by this multiple of the leave-one-out errors, and by the
+#: same part of the deviation of the outputs.
+_CURVED = 3.0
 
 
 class PODRegressor(FieldRegressor):
@@ -120,16 +124,15 @@ class PODRegressor(FieldRegressor):
     leave_one_out_error_ : float
         Mean relative L2 error of the training samples, as `score` measures it, each predicted by a fit to all others
         with the same hyperparameters and components; times a factor of at least 1 where length scales were tuned, see
-        the notes. Infinite for copies of one sample; after 8 samples with noise often a third of that of new ones. Not
-        with a regressor of scikit-learn. With one parameter it is far above the error of new samples between those of
-        the fit, since leaving out a sample doubles a gap. Samples with the same inputs are left out together, since new
-        ones have other inputs. Where samples share the values of a parameter, as in a factorial design, it is the error
-        at these values; with `groups` that number the values, it is that at others. With `groups`, errors of fields are
-        relative to the root mean square of the norms in a group, such as those of the frames of a run.
+        the notes. With up to 8 samples, that of the whole choice repeated without each, if this is larger. Infinite for
+        copies of one sample. Not with a regressor of scikit-learn. With one parameter it is far above the error of new
+        samples between those of the fit, since leaving out a sample doubles a gap. Samples with the same inputs are
+        left out together. Where samples share the values of a parameter, it is the error at these values; with `groups`
+        that number the values, it is that at others, and relative to the norms of fields in a group.
     leave_one_out_errors_ : dict of str to float
         The same error of each regressor that was tried, with the best hyperparameters; ``"logarithms"`` is that with
-        logarithms, and ``"apart"`` that of several models for different outputs, where these are used. With more than
-        400 samples, that of a regressor which is far worse on a part of the samples is found with less care.
+        logarithms, and ``"apart"`` that of several models for different outputs, where these are used. The choice is
+        repeated for the chosen one only. With more than 400 samples, those of far worse ones are found with less care.
     resampling_error_ : float or None
         Mean relative L2 error of the training targets after interpolation to the common grid and back: the error of a
         model without any error on the grid. None without such a grid. A fit warns above 0.02.
@@ -180,8 +183,7 @@ class PODRegressor(FieldRegressor):
     deviations, have a mean square of 1, times the factor of the leave-one-out error. Between the values of a parameter
     that samples share, the error without all samples of a value comes to it, largest half-way; with two or three
     values, half of what predictions differ between neighbours. It does not include other errors that no training sample
-    shows: with 15 to 25 samples, some three of four new values lie within two standard deviations, and with 8 to 12
-    samples often no more than half.
+    shows: with 15 to 25 samples, some three of four new values lie within two standard deviations, with 9 to 12 fewer.
 
     References
     ----------
@@ -205,6 +207,7 @@ class PODRegressor(FieldRegressor):
     ['gaussian_process', 'mean', 'rbf', 'ridge']
     """
 
+    _tunes_scales = True  # whether length scales are searched for
     _parameter_constraints = {
         "regressor": [StrOptions({"auto", *REGRESSORS}), HasMethods(["fit", "predict"])],
         "n_components": [
@@ -276,6 +279,7 @@ class PODRegressor(FieldRegressor):
             data, counts, numbers = without_copies(data, weight, numbers)
             weight = counts_as_weight(self, weight, counts)
             self._fit(data, numbers, weight=weight)
+            tell_error_of_few(self, data, numbers, weight)
             _warn_of_a_fit(self, data, numbers, weight)
         return self
 
@@ -579,16 +583,26 @@ def warn_of_new_values(model: PODRegressor) -> None:
     model : PODRegressor
         Fitted model.
     """
-    # The leave-one-out error is that of all outputs, and models of some have others.
-    if not isinstance(model.regressor, str) or len(model.models_) > 1:
+    if not isinstance(model.regressor, str):
         return
+    names = dict(enumerate(getattr(model, "feature_names_in_", model.spec_.param_names or ())))
     told, mean = model.leave_one_out_error_, model.leave_one_out_errors_["mean"]
+    bent = {n for part in model.models_ for n, *sizes in part.bends() if sizes[0] >= _CURVED and sizes[1] >= _MATTERS}
+    if bent:
+        warn(
+            f"samples share three values of parameter {' and of '.join(repr(names.get(n, n)) for n in sorted(bent))}, "
+            f"between which predictions are curved. The leave-one-out error, {told:.2g}, is that of new samples at "
+            "these values, and no residual shows the error between them, which can be far larger. Unless there are no "
+            "other values, add a few samples between these."
+        )
+    # The leave-one-out error is that of all outputs, and models of some have others.
+    if len(model.models_) > 1:
+        return
     for place, values, factor in model.models_[0].at_new_values():
         # Whole numbers may be those of categories, and no parabola can be judged by three values.
         is_counted = len(values) < 4 or np.allclose(values, np.round(values), rtol=1e-9, atol=1e-9)
         if is_counted or factor < _LARGER or factor * told < _MATTERS * mean:
             continue
-        names = dict(enumerate(getattr(model, "feature_names_in_", model.spec_.param_names or ())))
         warn(
             f"samples share {len(values)} values of parameter {names.get(place, place)!r}, and tell little of others: "
             f"without all samples of a value the error is about {factor * told:.2g}, where the leave-one-out error, "
@@ -641,7 +655,8 @@ def _search(
         reader, features, params = InputReader.fit(inputs, regions, count, weight, reads_points=reads_points)
         rounding = max(map(rounding_of, [inputs.params] + [inputs.values] * len(reader.regions)))
         samples = OutputSamples(features, params, rounding, data.targets, groups, units, weight)
-        return reader, ModelSearch(samples, model.regressor, count, model.param_transform, model.target_transform)
+        options = model.regressor, count, model.param_transform, model.target_transform
+        return reader, ModelSearch(samples, *options, tunes_scales=model._tunes_scales)
 
     # Points that are the same in all samples of the fit, as in files of one mesh, tell nothing beside other inputs.
     has_others = inputs.n_channels > 0 or inputs.params is not None

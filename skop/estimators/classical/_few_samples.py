@@ -1,0 +1,81 @@
+"""The error that is told of few samples, where the least of many leave-one-out errors is small by chance.
+
+Notation: n samples.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+from sklearn.base import clone
+
+from skop._typing import FloatArray, IntArray
+from skop.data import Predictions, TrainingData
+from skop.estimators._weights import samples_with_weight
+from skop.estimators.classical._copies import groups_of_same_inputs, relative
+from skop.estimators.classical._kernel_models import TINY
+from skop.estimators.classical._kernel_selection import between_ends
+from skop.estimators.classical._target_rows import TargetRows
+from skop.exceptions import FieldDataError, held_warnings
+
+if TYPE_CHECKING:
+    from skop.estimators.classical._pod import PODRegressor
+
+__all__ = ["tell_error_of_few"]
+
+#: Up to this number of samples the whole choice is repeated without each.
+_FEW = 8
+
+
+def tell_error_of_few(
+    model: PODRegressor, data: TrainingData, groups: IntArray | None, weight: FloatArray | None
+) -> None:
+    """Tell of few samples the error of the whole choice repeated without each, if it is the larger one.
+
+    The search for length scales, which takes most of the time, is not repeated: its factor judges it.
+
+    Parameters
+    ----------
+    model : PODRegressor
+        Fitted model, whose told errors and standard deviations grow.
+    data, groups, weight : as in the fit
+        The n samples.
+    """
+    labels = groups_of_same_inputs(data.inputs) if groups is None else groups
+    is_known = isinstance(model.regressor, str) and model.spec_.resampler is None
+    if not is_known or len(labels) > _FEW or labels.max() < 2:
+        return
+    told = model.leave_one_out_error_
+    try:
+        with held_warnings():
+            error = _error_of_choices(model, data, labels, groups, relative(weight))
+    except FieldDataError:
+        return  # what was asked for needs all samples
+    if not told < error < np.inf:
+        return
+    factor, errors = error / max(told, TINY), model.leave_one_out_errors_
+    model.leave_one_out_error_ = error
+    model.leave_one_out_errors_ = {name: error if held == told else held for name, held in errors.items()}
+    for part in model.models_:
+        kernels = [replace(kernel, handicap=factor * kernel.handicap) for kernel in part.regressor.kernels]
+        part.regressor = replace(part.regressor, kernels=kernels)
+
+
+def _error_of_choices(
+    model: PODRegressor, data: TrainingData, labels: IntArray, groups: IntArray | None, weight: FloatArray | None
+) -> float:
+    """Error of samples, each predicted by a model that was chosen and fitted without those of its label."""
+    parts = []
+    for number in range(labels.max() + 1):
+        kept, again = labels != number, clone(model)
+        again._tunes_scales = False
+        own = None if groups is None else np.unique(groups[kept], return_inverse=True)[1]
+        again._fit(samples_with_weight(data, kept), own, weight=None if weight is None else weight[kept])
+        parts.append(again._predict_values(data.inputs[np.flatnonzero(~kept)]))
+    order = np.argsort(np.argsort(labels, kind="stable"))
+    columns = [[getattr(part, name) for part in parts] for name in ("fields", "scalars")]
+    found = Predictions(*(None if held[0] is None else np.concatenate(held)[order] for held in columns))
+    inside = np.ones(len(labels), bool) if groups is not None else between_ends(model._points_of(data.inputs)[0])
+    return TargetRows(data.targets, weight, groups).error_of(data.targets, found, inside)
