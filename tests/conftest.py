@@ -1,8 +1,23 @@
-"""Settings that must be made before SciPy and torch are imported, in every worker."""
+"""Settings that must be made before SciPy and torch are imported, in every worker, and a quiet collector of garbage."""
 
+import gc
 import os
+
+import pytest
 
 # Without it scikit-learn skips its check of the array API.
 os.environ["SCIPY_ARRAY_API"] = "1"
 # Tests run in parallel processes on tiny arrays; threads would only fight.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection():
+    """Leave what is imported and collected, millions of objects, out of each later search for garbage."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.collect()
+        gc.freeze()
+        gc.enable()

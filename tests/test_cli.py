@@ -492,6 +492,28 @@ def test_rows_are_matched_with_files_by_numbers(tmp_path, capsys):
         np.testing.assert_array_equal(read(columns=("load",)).X.params[:, 0], samples.params["load"])
 
 
+def test_rows_without_a_file_are_named_and_not_used(tmp_path, capsys):
+    order = np.random.default_rng(0).permutation(12)
+    read = numbered(tmp_path / "doe.csv", order, run=order)
+    for number in (3, 8):
+        (tmp_path / f"run_{number}.vtu").unlink()
+    samples = read()
+    np.testing.assert_allclose(samples.params["load"], np.delete(LOADS[:12], [3, 8]), rtol=1e-15)
+    # Numbers with gaps are no parameter where they counted the rows.
+    assert samples.parameter_names == ["load"]
+    lost = ", ".join(str(number) for number in order if number in (3, 8))
+    assert f"doe.csv: 2 rows have no file and are not used: {lost}" in capsys.readouterr().err
+    # Two columns that may number the files, or numbers of few of the rows, are not certain.
+    pd.read_csv(tmp_path / "doe.csv").assign(level=order[::-1]).to_csv(tmp_path / "doe.csv", index=False)
+    with pytest.raises(UsageError, match=r"columns 'run', 'level' of .* in different orders"):
+        read()
+    numbered(tmp_path / "doe.csv", order, run=order)
+    for number in range(6):
+        (tmp_path / f"run_{number}.vtu").unlink()
+    with pytest.raises(UsageError, match="has 12 rows and no column with names of the 6 files"):
+        read()
+
+
 def test_a_row_of_units_is_named(tmp_path):
     read = numbered(tmp_path / "units" / "doe.csv", [0, 1, 2], run=["run_0", "run_1", "run_2"], force=[1.5, 2.5, 4.0])
     header, *rows = (tmp_path / "units" / "doe.csv").read_text().splitlines()
@@ -556,7 +578,7 @@ def test_groups_stay_on_one_side_of_the_split(study):
     np.testing.assert_array_equal(some.cells[0].points, plate(5, 1.0).points)
     # A missing value is no group.
     table = samples.table.assign(batch=["a", None, *"bc" * 5])
-    with pytest.raises(UsageError, match="--group batch: 1 of 12 rows have no value, row 2 the first"):
+    with pytest.raises(UsageError, match=r"--group batch: 1 of 12 samples have no value, run_1\.vtu the first"):
         split_rows(replace(samples, table=table), 0.25, "batch", 0)
     # The seed chooses the split.
     assert len({tuple(split_rows(samples, 0.25, None, seed)[1]) for seed in range(5)}) > 1

@@ -197,7 +197,7 @@ class Samples:
     #: Inputs and targets in forms that estimators take; y is None where the data hold no targets.
     X: Any
     y: Any
-    #: Name of each sample: its file, or its row.
+    #: Name of each sample: its file, or its number from 0 on.
     names: tuple[str, ...]
     #: Files that were read.
     files: tuple[Path, ...]
@@ -242,6 +242,12 @@ class Samples:
         return None if columns is None else [str(name) for name in columns]
 
     @property
+    def called(self) -> tuple[str, ...]:
+        """What warnings of a fit to some of the samples of a file call these, by their numbers in it."""
+        is_part_of_file = self.meshes is None
+        return tuple(f"{name} of {self.files[0].name}" for name in self.names) if is_part_of_file else self.names
+
+    @property
     def paths(self) -> list[str]:
         """Paths of the files, as estimators take them."""
         if self.runs:
@@ -272,7 +278,7 @@ class Samples:
             target = f", targets: {', '.join(self.target_names)}" if self.target_names else ""
             return f"{len(self)} meshes, inputs: {inputs}{parameters}{target}"
         parts = [f"{word} {_shape_of(value)}" for word, value in (("X", self.X), ("y", self.y)) if value is not None]
-        return f"{len(self)} samples of {self.files[0]}: {', '.join(parts)}"
+        return f"{len(self)} samples of {self.files[0]}, counted from 0: {', '.join(parts)}"
 
     def _describe_series(self) -> str:
         """Say in one line what time series were read."""
@@ -535,18 +541,18 @@ def _rows_for_files(table: Any, files: list[Path], choice: Choice) -> tuple[Any,
         )
     numbered = _numbered_rows(table, names, choice)
     if numbered is not None:
-        return numbered, None
+        return numbered
     if len(table) != len(files):
         raise click.UsageError(
             f"{source} has {len(table)} rows and no column with names of the {len(files)} files; add such a column, "
             f"with values such as {files[0].name}"
         )
-    click.echo(f"{source}: no column names files, so row 1 belongs to {files[0].name} and so on", err=True)
+    click.echo(f"{source}: no column names files, so row 0 belongs to {files[0].name} and so on", err=True)
     return table, None
 
 
 def _numbered_rows(table: Any, names: Sequence[str], choice: Choice) -> Any:
-    """Rows of a table in the order of the files, by a column with the numbers in their names; None without one."""
+    """Rows of a table in the order of the files, by a column with their numbers, and what `_matched` leaves out."""
     import numpy as np
 
     from skop.data._pairing import counts_rows, is_index, rows_by_number
@@ -559,7 +565,9 @@ def _numbered_rows(table: Any, names: Sequence[str], choice: Choice) -> Any:
     in_order = [name for name in counting if (numbers[name][1:] > numbers[name][:-1]).all()]
     passed_over = {name for name in in_order if is_index(table, name)} | {*choice.targets}
     passed_over |= {name for name in {*choice.columns} & {*numbers} if np.ptp(numbers[name]) < len(table)}
-    orders = {name: rows_by_number(numbers[name].tolist(), names) for name in numbers if name not in passed_over}
+    taken = {name: held for name, held in numbers.items() if name not in passed_over}
+    needs_all = len(table) <= len(names)
+    orders = {name: rows_by_number(held.tolist(), names, needs_all=needs_all) for name, held in taken.items()}
     found = {name: rows for name, rows in orders.items() if rows is not None}
     shuffled = [name for name in counting if name not in {*passed_over, *in_order}]
     if len({tuple(rows) for rows in found.values()}) > 1:
@@ -568,13 +576,8 @@ def _numbered_rows(table: Any, names: Sequence[str], choice: Choice) -> Any:
             "in different orders; keep the one that numbers the files, or name the parameters by --param"
         )
     if found:
-        (column, rows), *_ = found.items()
-        also = "" if choice.columns or column in counting else ", and are a parameter too (see --param)"
-        click.echo(
-            f"{choice.params}: the numbers in column {column!r} are matched with those in the names of the files{also}",
-            err=True,
-        )
-        return table.iloc[rows].reset_index(drop=True)
+        column = next(iter(found))
+        return _matched(table, column, found[column], choice, counts=column in counting)
     if shuffled and len(table) == len(names):
         raise click.UsageError(
             f"column {shuffled[0]!r} of {choice.params} numbers the runs ({_listed(map(str, numbers[shuffled[0]][:3]))}"
@@ -582,6 +585,21 @@ def _numbered_rows(table: Any, names: Sequence[str], choice: Choice) -> Any:
             f"sort the table, or name the parameters by --param if {shuffled[0]!r} is one"
         )
     return None
+
+
+def _matched(table: Any, column: str, rows: Any, choice: Choice, *, counts: bool) -> tuple[Any, str | None]:
+    """Rows of a table that files belong to by a column, and this column if it only counts rows, some without a file."""
+    also = "" if choice.columns or counts else ", and are a parameter too (see --param)"
+    click.echo(
+        f"{choice.params}: the numbers in column {column!r} are matched with those in the names of the files{also}",
+        err=True,
+    )
+    unused = table[column].drop(rows)
+    if len(unused):
+        words = [f"{number:g}" for number in unused[:_SHOWN]] + ["..."] * (len(unused) > _SHOWN)
+        click.echo(f"{choice.params}: {len(unused)} rows have no file and are not used: {_listed(words)}", err=True)
+    # With gaps, the numbers would be a parameter.
+    return table.iloc[rows].reset_index(drop=True), column if counts and len(unused) else None
 
 
 # ---------------------------------------------------------------------- arrays and tables
@@ -599,8 +617,7 @@ def _read_table(path: Path, choice: Choice) -> Samples:
         has_targets = all(table[name].dtype.kind in "fiub" and table[name].notna().all() for name in choice.targets)
     y = numbers_of(table, choice.targets, str(path)) if has_targets else None
     X = numbers_of(table, choice.inputs, str(path), leave_out=choice.targets, chosen_by=_CHOSEN_BY["columns"])
-    names = tuple(f"row {row + 1}" for row in range(len(table)))
-    return Samples(X, y, names, (path,), table=table, target_names=choice.targets if has_targets else ())
+    return Samples(X, y, _numbers(len(table)), (path,), table=table, target_names=choice.targets if has_targets else ())
 
 
 def _read_arrays(path: Path, choice: Choice) -> Samples:
@@ -613,7 +630,12 @@ def _read_arrays(path: Path, choice: Choice) -> Samples:
         path, names, choice.channels, n_axes=choice.n_axes, needs_targets=choice.needs_targets, chosen_by=_CHOSEN_BY,
         say=lambda text: click.echo(text, err=True),
     )  # fmt: skip
-    return Samples(X, y, tuple(f"sample {row}" for row in range(len(X))), (path,))
+    return Samples(X, y, _numbers(len(X)), (path,))
+
+
+def _numbers(count: int) -> tuple[str, ...]:
+    """Names of samples of one file, counted from 0 as in messages of the estimators."""
+    return tuple(f"sample {row}" for row in range(count))
 
 
 def _refuse_options(choice: Choice, names: Sequence[str], ending: str, from_user: bool = True) -> None:

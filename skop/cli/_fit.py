@@ -195,6 +195,7 @@ def fit_samples(model: Any, samples: Samples, groups: Any = None, checkpoint_dir
 
     from skop.data import is_mesh_series, read_mesh_series
     from skop.estimators import ConformalRegressor
+    from skop.estimators._reading import named_by_caller
 
     kept: dict[str, Any] = {} if checkpoint_dir is None else {"checkpoint_dir": checkpoint_dir}
     # A band takes checkpoints and the names of the fields from the estimator that it is around.
@@ -203,7 +204,8 @@ def fit_samples(model: Any, samples: Samples, groups: Any = None, checkpoint_dir
         raise click.UsageError(f"--checkpoint-dir: a {type(named).__name__} writes no checkpoints; leave it out.")
     options = kept if groups is None else {"groups": groups, **kept}
     if samples.meshes is None:
-        model.fit(samples.X, samples.y, **options)
+        with named_by_caller(samples.called):
+            model.fit(samples.X, samples.y, **options)
         return
     has_scalars = hasattr(samples.y, "iloc")
     if samples.time is not None:
@@ -295,8 +297,8 @@ def _labels_of(samples: Samples, group: str | None) -> np.ndarray[Any, Any] | No
     column = samples.table[group]
     if (missing := np.flatnonzero(column.isna())).size:
         raise click.UsageError(
-            f"--group {group}: {missing.size} of {len(column)} rows have no value, row {missing[0] + 1} the first; "
-            "fill in one for each run"
+            f"--group {group}: {missing.size} of {len(column)} samples have no value, {samples.names[missing[0]]} the "
+            "first; fill in one for each"
         )
     # Numbers and texts in one column are told apart by what is written.
     values = column.to_numpy()
@@ -426,6 +428,7 @@ def compare(
     points, also gradient boosting point by point. Ctrl-C ends the comparison: the models that are finished are printed,
     and the exit status is 130. If a model fails, the others are printed, and it is 2.
     """
+    from skop.estimators._reading import named_by_caller
     from skop.inspection import compare_models
 
     files = expand(data)
@@ -444,7 +447,8 @@ def compare(
             max_iter=limits[0], max_time=limits[1], random_state=seed, verbose=0 if quiet else 1,
         )  # fmt: skip
     labels = _groups_of(train, group, is_split=True)
-    results = compare_models(models, (train.X, train.y), (test.X, test.y), names=test.names, groups=labels)
+    with named_by_caller(train.called):
+        results = compare_models(models, (train.X, train.y), (test.X, test.y), names=test.names, groups=labels)
     if as_json:
         rows = [
             {"model": result.name, "error": None if result.evaluation is None else result.error,

@@ -290,8 +290,11 @@ def _parts(label: str) -> tuple[str, ...]:
     return PurePath(os.path.normpath(label.strip().replace("\\", "/"))).parts
 
 
-def rows_by_number(numbers: Sequence[Any], names: Sequence[str]) -> IntArray | None:
-    """Row of each file by the number in its name, if these are the numbers of the rows; None otherwise."""
+def rows_by_number(numbers: Sequence[Any], names: Sequence[str], *, needs_all: bool = True) -> IntArray | None:
+    """Row of each file by the number in its name, if these are the numbers of the rows; None otherwise.
+
+    Without `needs_all`, less than half of the rows may have no file.
+    """
     found = [re.findall(r"\d+", name) for name in _distinct_names(names) or ()]
     rows = {number: row for row, number in enumerate(numbers)}
     if not found or not all(found) or len(rows) < len(numbers):
@@ -299,7 +302,8 @@ def rows_by_number(numbers: Sequence[Any], names: Sequence[str]) -> IntArray | N
     # A name may hold other numbers too, such as a version; names of several forms end in the number of the run.
     is_regular = len({len(parts) for parts in found}) == 1
     in_names = {tuple(int(parts[place]) for parts in found) for place in (range(len(found[0])) if is_regular else [-1])}
-    agreeing = [order for order in in_names if Counter(order) == Counter(numbers)]
+    least = len(numbers) if needs_all else len(numbers) // 2 + 1
+    agreeing = [order for order in in_names if least <= len(order) == len({*order} & rows.keys())]
     return np.array([rows[number] for number in agreeing[0]]) if len(agreeing) == 1 else None
 
 

@@ -82,7 +82,7 @@ class TrainingData:
     #: Statistics of the values of each sample; None without fields.
     input_extremes: Extremes | None = None
     target_extremes: Extremes | None = None
-    #: Files of the meshes, or ``"mesh 0"`` and so on; None if X was not meshes.
+    #: Files of the meshes, or ``"mesh 0"`` and so on, or names that a caller has for the samples; None without any.
     names: tuple[str, ...] | None = None
     #: Mesh without data that all samples of the target field share, if y was meshes and X was not.
     mesh: Any = None
@@ -92,6 +92,11 @@ class TrainingData:
         field = self.targets.field
         targets = self.targets if field is None else replace(self.targets, field=with_own_points(field))
         return replace(self, inputs=with_own_points(self.inputs), targets=targets, mesh=copy.deepcopy(self.mesh))
+
+    @property
+    def called(self) -> tuple[str, ...]:
+        """What messages call the samples: their names, or their numbers from 0 on."""
+        return self.names or tuple(f"sample {number}" for number in range(len(self.inputs)))
 
     @property
     def checksum(self) -> str:

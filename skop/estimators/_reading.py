@@ -6,6 +6,7 @@ import copy
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -36,10 +37,12 @@ from skop.surrogate._images import novelty_of_images, with_images
 from skop.surrogate._novelty import Lattice, Novelty, Reference, check_level, reference_of, warn_of_novelty
 from skop.surrogate._profile import Finding, Profile, table_of
 
-__all__ = ["FieldReader", "checked_by_caller", "n_referenced"]
+__all__ = ["FieldReader", "checked_by_caller", "is_named_by_caller", "n_referenced", "named_by_caller"]
 
 #: Whether an estimator of skop has called this one, and has looked at the data itself.
 _is_checked: ContextVar[bool] = ContextVar("is_checked", default=False)
+#: What the caller calls the samples of a fit; empty where another fit is to name them, and None without a caller.
+_names: ContextVar[tuple[str, ...] | None] = ContextVar("names", default=None)
 
 
 @contextmanager
@@ -58,6 +61,32 @@ def checked_by_caller() -> Iterator[None]:
         yield
     finally:
         _is_checked.reset(token)
+
+
+@contextmanager
+def named_by_caller(names: tuple[str, ...] | None) -> Iterator[None]:
+    """Let fits within the block call their samples as the caller does, who passes a part of the user's samples.
+
+    Parameters
+    ----------
+    names : tuple of str or None
+        Name of each sample; empty where another fit, as that to all samples, is to name what is odd; None has no names.
+
+    Yields
+    ------
+    None
+        The block runs.
+    """
+    token = _names.set(() if is_named_by_caller() else names)
+    try:
+        yield
+    finally:
+        _names.reset(token)
+
+
+def is_named_by_caller() -> bool:
+    """Whether another fit names what is odd about the samples of this one."""
+    return _names.get() == ()
 
 
 def n_referenced(inputs: FieldSet) -> int:
@@ -98,6 +127,9 @@ class FieldReader(BaseEstimator):
         data = read(X, y, estimator=self, other_points=self._takes_other_points, **options).with_own_points()
         check_order_of_files(X, data.names, sample_weight, "sample_weight")
         check_order_of_files(X, data.names, groups, "groups")
+        names = _names.get()
+        if data.names is None and names is not None and len(names) == len(data.inputs):
+            data = replace(data, names=names)
         self.mesh_, used = data.mesh, samples_with_weight(data, sample_weight)
         counts = used.inputs.n_points
         self.fit_record_ = {"samples": len(used.inputs), "points": [int(counts.min()), int(counts.max())]}

@@ -98,7 +98,7 @@ def samples_with_weight(data: TrainingData, sample_weight: Any) -> TrainingData:
     kept = np.flatnonzero(np.ones(len(data.inputs)) if sample_weight is None else np.asarray(sample_weight))
     if len(kept) in (0, len(data.inputs)) or np.shape(sample_weight) != (len(data.inputs),):
         return data
-    names = data.names or [f"sample {number}" for number in range(len(data.inputs))]
+    names = data.called
     return replace(
         data,
         inputs=data.inputs[kept],

@@ -18,6 +18,7 @@ from itertools import chain
 from typing import Any, Literal
 
 import numpy as np
+from scipy.spatial import cKDTree
 
 from skop._optional import import_optional
 from skop._typing import FloatArray, IntArray
@@ -45,6 +46,13 @@ ONE_SIZE = 3.0
 OTHER_UNIT = 30.0
 #: Relative difference up to which numbers are equal but for rounding, of single precision and of text in files.
 ROUNDING = 1e-6
+#: Largest ratio of the largest number of a parameter to its range of which this rounding counts in the range; random
+#: sums in which rows that differ by rounding are neighbours, and so many of these.
+_OFFSET, _SUMS, _NEAREST = 10.0, 4, 4
+#: Pairs of values of a single parameter that chance may make, up to which those that differ by rounding are the same.
+_BY_CHANCE = 0.1
+#: Relative difference of fields from which they contradict each other for inputs that differ by rounding.
+_OTHER = 0.01
 #: Largest number of samples that are read again, for a warning.
 READ = 64
 #: Largest number of things of one kind that a sentence names.
@@ -278,6 +286,35 @@ def _relative_difference(one: Any, two: Any) -> float:
         return np.inf
     size = max(float(np.linalg.norm(one)), float(np.linalg.norm(two)))
     return float(np.linalg.norm(one - two)) / size if size else 0.0
+
+
+def _first_alike(rows: FloatArray) -> IntArray:
+    """Number of the first row (n, m) that each row is the same as up to rounding; its own where there is none."""
+    seen: dict[bytes, int] = {}
+    first = np.array([seen.setdefault(row.tobytes(), number) for number, row in enumerate(rows)])
+    own, low, high = np.fromiter(seen.values(), dtype=int), rows.min(axis=0), rows.max(axis=0)
+    with np.errstate(over="ignore"):
+        size, largest = high - low, np.maximum(-low, high)
+    varies = (size > ROUNDING * largest) & (size > np.finfo(np.float64).tiny / ROUNDING**2) & np.isfinite(size)
+    least = ROUNDING * np.where(varies, np.clip(largest, size, _OFFSET * size), np.inf)
+    # Values of a single parameter are this near by chance where there are many.
+    if not varies.any() or (varies.sum() == 1 and len(own) ** 2 * (least / size)[varies].sum() > _BY_CHANCE):
+        return first
+    # Small values of a parameter over decades differ by their logarithms.
+    decades = varies & (low > 0)
+    span = np.log(high[decades]) - np.log(low[decades])
+    least_logarithm = ROUNDING * np.clip(1.0, span, _OFFSET * span)
+    # Rows that are not the same differ by far more, also in random sums.
+    weights = np.random.default_rng(0).standard_normal((rows.shape[1], _SUMS))
+    sums, most = rows[own] @ (weights / least[:, np.newaxis]), np.abs(weights).sum(axis=0)
+    for others in cKDTree(sums).query(sums, min(_NEAREST, len(own)))[1].T:
+        close = np.flatnonzero((np.abs(sums[others] - sums) <= most).all(axis=1))
+        one, two = rows[own[close]], rows[own[others[close]]]
+        near = (np.abs(one - two) <= least).all(axis=1)
+        near &= (np.abs(np.log(one[:, decades]) - np.log(two[:, decades])) <= least_logarithm).all(axis=1)
+        close = close[near]
+        first[own[close]] = np.minimum(first[own[close]], first[own[others[close]]])
+    return first[first]
 
 
 def _has_one_set_of_points(inputs: FieldSet) -> bool:
@@ -600,23 +637,21 @@ class Profile:
         parts: list[Any] = [] if extremes is None else [extremes.low, extremes.high, extremes.mean, extremes.size]
         parts += [] if inputs.params is None else [inputs.params]
         parts += [] if inputs.shared_coords else [*self.boxes, np.asarray(inputs.n_points)[:, np.newaxis]]
-        parts = [np.asarray(part, dtype=np.float64) for part in parts] or [np.zeros((len(inputs), 1))]
-        first: dict[bytes, int] = {}
-        pairs = []
-        for row, numbers in enumerate(np.concatenate(parts, axis=1)):
-            if (earlier := first.setdefault(numbers.tobytes(), row)) != row:
-                pairs.append((earlier, row))
+        rows = np.concatenate([np.zeros((len(inputs), 1)), *parts], axis=1, dtype=np.float64)
+        pairs = [(int(first), row) for row, first in enumerate(_first_alike(rows)) if first != row]
         # Where every second measurement or more is repeated, it is to show how much these differ.
         may_differ, found = self.is_table and 4 * len(pairs) >= len(inputs), []
-        for pair in (pair for pair in pairs[:READ] if self._are_equal(*pair)):
-            difference = self._difference(*pair)
-            is_other = self._scatters(*pair) if self.is_table else difference > ROUNDING
+        for pair in (pair for pair in pairs[:READ] if not self._differ(*pair)):
+            difference, least = self._difference(*pair), ROUNDING if self._are_equal(*pair) else _OTHER
+            is_other = self._scatters(*pair) if self.is_table else difference > least
             found.append((difference, is_other and not may_differ, *pair))
         return len(pairs), found
 
     def _are_equal(self, row: int, other: int) -> bool:
-        """Whether two samples have equal points and fields; their parameters are equal already."""
+        """Whether two samples have equal points, fields and parameters, to the last digit."""
         a, b = self.inputs[row : row + 1], self.inputs[other : other + 1]
+        if a.params is not None and not np.array_equal(a.params, np.asarray(b.params)):
+            return False
         if not self.inputs.shared_coords and not np.array_equal(a.coords, b.coords):
             return False
         return a.values is None or np.array_equal(a.values, np.asarray(b.values))
@@ -630,10 +665,11 @@ class Profile:
         difference, _, *pair = max(found)
         count = f"{len(found)} pairs of samples have" if len(found) > 1 else "two samples have"
         more = " at least" if n_pairs > READ and len(found) > 1 else ""
+        rounding = "" if self._are_equal(*pair) else " up to rounding"
         text = (
-            f"X is the same in {in_order([self.names[row] for row in pair])}, but y differs by {100 * difference:.2g} "
-            f"%:{more} {count} equal inputs and different targets, of which a model can only predict one. Pass what "
-            "differs between the runs as a further input, or leave one of them out."
+            f"X is the same{rounding} in {in_order([self.names[row] for row in pair])}, but y differs by "
+            f"{100 * difference:.2g} %:{more} {count} equal inputs and different targets, of which a model can only "
+            "predict one. Pass what differs between the runs as a further input, or leave one of them out."
         )
         rows = dict.fromkeys([*pair, *(row for _, _, *others in found for row in others)])
         return [Finding("problem", text, tuple(self.names[row] for row in rows))]
@@ -682,9 +718,9 @@ class Profile:
     def _copies(self) -> list[Finding]:
         """Samples with equal inputs, and targets that do not contradict: one finding of all groups of such samples."""
         groups: dict[int, list[int]] = {}
-        for _, is_other, row, other in self._repeats[1]:
-            if not is_other:
-                groups.setdefault(row, [row]).append(other)
+        pairs = [pair for _, is_other, *pair in self._repeats[1] if not is_other]
+        for row, other in pairs:
+            groups.setdefault(row, [row]).append(other)
         if not groups:
             return []
         labels = [tuple(self.names[row] for row in rows) for rows in groups.values()]
@@ -694,7 +730,8 @@ class Profile:
             shown = [in_order(names) for names in labels[:NAMED]]
             shown += [f"and {len(labels) - NAMED} more"] if len(labels) > NAMED else []
             words, kept = f"each of {least}{len(labels)} groups of samples ({'; '.join(shown)})", "each group"
-        text = f"X is the same in {words}: keep {kept} on one side of a split, or leave copies out."
+        rounding = "" if all(self._are_equal(*pair) for pair in pairs) else " up to rounding"
+        text = f"X is the same{rounding} in {words}: keep {kept} on one side of a split, or leave copies out."
         return [Finding("notice", text, tuple(chain(*labels)))]
 
     def _scatters(self, row: int, other: int) -> bool:

@@ -2,11 +2,13 @@
 
 import ast
 import re
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from benchmarks import _sets
 from benchmarks.__main__ import main
 from benchmarks._report import read_report
 from benchmarks._set_pictures import PICTURES
@@ -71,16 +73,20 @@ def test_pictures_are_drawn_by_the_command(tmp_path):
             assert drawn.width == kept.width == 900
 
 
-@pytest.fixture(scope="module")
-def reported(tmp_path_factory):
-    """The file of a command that measures one set in its process, and compares the samples of a recipe."""
+@pytest.fixture(scope="module", params=["thread", pytest.param("process", marks=pytest.mark.exhaustive)])
+def reported(request, tmp_path_factory):
+    """The file of a command that measures one set apart, and compares the samples of a recipe."""
     recipe, folder = {"alpha": 3.0, "tau": 10.0, "values": (1.0, 18.0)}, tmp_path_factory.mktemp("sets")
-    X, y = make_darcy(8, **recipe, resolution=9, solver_resolution=129, random_state=0)
+    X, y = make_darcy(4, **recipe, resolution=9, solver_resolution=129, random_state=0)
     arrays = {"a": (X[:, :-1, :-1, 0] > 1).astype(np.uint8), "u": 51 * y[:, :-1, :-1, 0]}
     parts = ("train16", "test16", "test32")
     np.savez(folder / "set.npz", **{f"{part}_{key}": arrays[key] for part in parts for key in "au"})
-    words = ["--published", str(folder / "set.npz"), "--samples", "8", "--output", str(folder / "sets.md")]
-    assert main(["sets", "moving_hole", *words]) == 0
+    words = ["--published", str(folder / "set.npz"), "--samples", "4", "--output", str(folder / "sets.md")]
+    with pytest.MonkeyPatch.context() as patched:
+        if request.param == "thread":
+            # A process takes seconds to import what is here already.
+            patched.setattr(_sets, "ProcessPoolExecutor", ThreadPoolExecutor)
+        assert main(["sets", "moving_hole", *words]) == 0
     return folder / "sets.md"
 
 

@@ -524,7 +524,11 @@ REFUSED_FILES = {
         {"target_fields": ["b"]},
         "'b' of file holds .* the unit 'm/s2'",
     ),
-    "a surplus field": ("a,b\n1,2\n1,2,3\n", {"target_fields": ["b"]}, "row 2 has 3 fields, but the header has 2"),
+    "a surplus field": (
+        "a,b\n1,2\n1,2,3\n",
+        {"target_fields": ["b"]},
+        "row 1, counted from 0 .* has 3 fields, but",
+    ),
     "no header": ("1.5,2\n3,4\n", {"target_fields": ["2"]}, "first row holds numbers .1.5, 2. where names"),
     "damaged": (b"numbers", {}, "cannot read file"),
     "nothing": (None, {}, "there is no file 'file.npz'"),

@@ -153,7 +153,7 @@ class TestSolver:
         assert ((orders > 3.7) & (orders < 4.5)).all(), orders
 
     def test_errors_follow_the_tolerance(self):
-        options = SMALL | BOTH | {"n_samples": 1, "n_times": 6}
+        options = SMALL | BOTH | {"n_samples": 1, "n_times": 3}
         _, reference = make_brusselator(**options, tolerance=1e-11)
         for tolerance in (1e-4, 1e-6, 1e-8):
             _, y = make_brusselator(**options, tolerance=tolerance)

@@ -55,11 +55,14 @@ def trajectories(n_components, n_samples=9, n_frames=6, n_points=8):
 def write_groups(path, data, **options):
     """Write as PDEBench does: a group for each sample, with its settings as an attribute."""
     with h5py.File(path, "w") as file:
+        grid = file.create_group("0000/grid")
+        grid["x"], grid["y"] = axis(data.shape[2], 2.5), 2 * axis(data.shape[3], 2.5)
+        grid["t"] = np.linspace(0, 1, data.shape[1], dtype=np.float32)
         for number, sample in enumerate(data):
-            group = file.create_group(f"{number:04d}")
+            group = file.require_group(f"{number:04d}")
             group.create_dataset("data", data=sample, **options)
-            group["grid/x"], group["grid/y"] = axis(sample.shape[1], 2.5), 2 * axis(sample.shape[2], 2.5)
-            group["grid/t"] = np.linspace(0, 1, len(sample), dtype=np.float32)
+            if number:
+                group["grid"] = grid
             group.attrs["config"] = "sim:\n  T_bound: 1.0\n"
 
 

@@ -72,15 +72,15 @@ def test_callbacks_see_an_estimator_that_predicts_as_if_the_fit_had_stopped():
 
 
 def test_callbacks_do_not_disturb_the_training():
-    watched = small(max_iter=3).set_callbacks(Recorder()).fit(X, Y)
-    np.testing.assert_array_equal(watched.predict(X), small(max_iter=3).fit(X, Y).predict(X))
+    watched = small(max_iter=2).set_callbacks(Recorder()).fit(X, Y)
+    np.testing.assert_array_equal(watched.predict(X), small(max_iter=2).fit(X, Y).predict(X))
 
 
-@pytest.mark.parametrize(("verbose", "callbacks", "calls"), [(0, [], 0), (2, [], 3), (0, [Recorder()], 3)])
+@pytest.mark.parametrize(("verbose", "callbacks", "calls"), [(0, [], 0), (2, [], 2), (0, [Recorder()], 2)])
 def test_epochs_are_told_to_those_who_watch(monkeypatch, verbose, callbacks, calls):
     told, tell = [], EpochCallbacks.told
     monkeypatch.setattr(EpochCallbacks, "told", lambda *given: told.append(1) or tell(*given))
-    small(verbose=verbose, max_iter=3).set_callbacks(*callbacks).fit(X, Y)
+    small(verbose=verbose, max_iter=2).set_callbacks(*callbacks).fit(X, Y)
     assert len(told) == calls
 
 
@@ -126,23 +126,23 @@ def test_a_fit_that_fails_tears_the_callbacks_down():
 
 
 def test_a_fitted_estimator_keeps_no_context_and_pickles():
-    estimator = small().set_callbacks(Recorder()).fit(X, Y)
+    estimator = small(max_iter=1).set_callbacks(Recorder()).fit(X, Y)
     assert not [name for name in vars(estimator) if "context" in name or name.endswith("_ctx")]
     restored = pickle.loads(pickle.dumps(clone(estimator).fit(X, Y)))
     np.testing.assert_array_equal(restored.predict(X), estimator.predict(X))
 
 
 def test_verbosity_where_nobody_watches(capfd, subtests):
-    for verbose, lines in [("auto", 0), (0, 0), (False, 0), (1, 1), (2, 3)]:
+    for verbose, lines in [("auto", 0), (False, 0), (1, 1), (2, 2)]:
         with subtests.test(verbose=verbose):
-            small(verbose=verbose, max_iter=3).fit(X, Y)
+            small(verbose=verbose, max_iter=2).fit(X, Y)
             printed = capfd.readouterr()
             assert printed.out == ""
             assert printed.err.count("\n") == lines
             if lines > 1:
-                assert "LaMORegressor  33% epoch 1  loss " in printed.err
+                assert "LaMORegressor  50% epoch 1  loss " in printed.err
             if lines:
-                assert "LaMORegressor 100% epoch 3  loss " in printed.err
+                assert "LaMORegressor 100% epoch 2  loss " in printed.err
 
 
 def test_validation_is_part_of_the_line(capfd):
@@ -221,11 +221,11 @@ def ensemble(n_members=3, **params):
 
 def test_the_first_member_says_how_long_it_will_take(seconds_of_batches, capfd):
     seconds_of_batches(14.0)
-    model = ensemble(max_iter=4).fit(X, Y)
+    model = ensemble(n_members=2, max_iter=4).fit(X, Y)
     (line,) = capfd.readouterr().err.splitlines()
     assert line.startswith("LaMORegressor: 4 epochs will take about 1 min 52 s (28 s each)")
-    assert [member.verbose for member in model.estimators_] == ["auto"] * 3
-    ensemble(max_iter=4, verbose=False).fit(X, Y)
+    assert [member.verbose for member in model.estimators_] == ["auto"] * 2
+    ensemble(n_members=2, max_iter=4, verbose=False).fit(X, Y)
     assert capfd.readouterr().err == ""
 
 
@@ -233,7 +233,7 @@ def test_of_rollouts_in_threads_the_first_member_tells(seconds_of_batches, capfd
     seconds_of_batches(15.0)
     wrapped = RolloutRegressor(small(max_iter=4, batch_size=4), window=2)
     with parallel_config(backend="threading"):
-        EnsembleRegressor(wrapped, n_members=4, n_jobs=2).fit(X, X[..., :1])
+        EnsembleRegressor(wrapped, n_members=2, n_jobs=2).fit(X, X[..., :1])
     (line,) = capfd.readouterr().err.splitlines()
     assert line.startswith("LaMORegressor: 4 epochs will take about ")
 

@@ -278,7 +278,7 @@ def test_other_data_parameters_or_weights_are_other_fits(tmp_path):
 def test_other_groups_are_other_fits_and_any_labels_of_the_same_are_not(tmp_path):
     days = np.datetime64("2026-01-01") + np.arange(16) // 2
     for groups, count in ((days, 1), (np.arange(16) // 2, 1), (np.arange(16) // 4, 2), (None, 3)):
-        small().fit(X, Y, groups=groups, checkpoint_dir=tmp_path)
+        small(max_iter=1).fit(X, Y, groups=groups, checkpoint_dir=tmp_path)
         assert len(list(tmp_path.iterdir())) == count
 
 

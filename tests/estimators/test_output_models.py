@@ -1,5 +1,7 @@
 """Models of the outputs of PODRegressor: laws of powers, outputs of different kind, and both as a base."""
 
+from functools import cache
+
 import numpy as np
 import pytest
 import torch
@@ -31,12 +33,22 @@ def with_noise(n_noise=3):
     return np.concatenate([wave(X)[:, None], np.random.default_rng(2).normal(size=(40, n_noise))], axis=1)
 
 
+OUTPUTS = {"a law of powers": power_law(X), "beside noise": with_noise(), "a stress": power_law(X)[:, 0]}
+
+
+@cache
+def fitted(outputs, dtype=None):
+    """A fit that tests only read: to scalars, or to fields of one point of a type."""
+    y = OUTPUTS[outputs]
+    return PODRegressor().fit(X, y if dtype is None else y[..., np.newaxis].astype(dtype))
+
+
 def test_a_law_of_powers_is_found_and_its_logarithms_are_told():
     y = power_law(X)
-    found = PODRegressor().fit(X, y)
+    found = fitted("a law of powers")
     np.testing.assert_allclose(found.predict(NEW), power_law(NEW), rtol=1e-6)
     assert all(model.learns_logarithms for model in found.models_)
-    found = PODRegressor().fit(X, y[:, 0])
+    found = fitted("a stress")
     np.testing.assert_allclose(found.predict(NEW), power_law(NEW)[:, 0], rtol=1e-6)
     assert found.leave_one_out_errors_["logarithms"] == found.leave_one_out_error_ < 1e-6
     (model,) = found.models_
@@ -81,7 +93,7 @@ def test_a_function_that_is_no_law_of_powers_is_learnt_as_it_is():
 
 def test_an_output_beside_noise_is_predicted_as_alone():
     alone = PODRegressor().fit(X, wave(X))
-    beside = PODRegressor().fit(X, with_noise())
+    beside = fitted("beside noise")
     np.testing.assert_allclose(beside.predict(NEW)[:, 0], alone.predict(NEW), rtol=1e-10)
     assert [model.scalars.tolist() for model in beside.models_] == [[0], [1, 2, 3]]
     assert beside.leave_one_out_errors_["apart"] == beside.leave_one_out_error_
@@ -89,7 +101,7 @@ def test_an_output_beside_noise_is_predicted_as_alone():
 
 def test_outputs_of_different_kinds_are_predicted_as_alone():
     """A wave, a front and a law of powers ask for length scales of their own, and none is noise to another."""
-    rows = np.random.default_rng(1).random((280, 4))
+    rows = np.random.default_rng(1).random((250, 4))
     first, second, third, fourth = rows.T
     wave, front = np.sin(8 * first) + np.cos(5 * third * fourth), np.tanh(20 * (third - 0.5))
     y = np.stack([first + 2 * second - fourth, 10 ** (2 * first - 3 * second + third), front, wave], axis=1)
@@ -165,9 +177,9 @@ def test_order_and_units_of_the_outputs_do_not_matter():
 
 @pytest.mark.parametrize(("exponent", "dtype"), [(-300, np.float64), (-80, np.float32), (70, np.float32)])
 def test_a_unit_of_all_outputs_does_not_matter(exponent, dtype):
-    for y in (with_noise(), power_law(X)):
-        fields = y[..., np.newaxis].astype(dtype)
-        first, second = PODRegressor().fit(X, fields), PODRegressor().fit(X, np.ldexp(fields, exponent))
+    for outputs in ("beside noise", "a law of powers"):
+        first, fields = fitted(outputs, dtype), OUTPUTS[outputs][..., np.newaxis].astype(dtype)
+        second = PODRegressor().fit(X, np.ldexp(fields, exponent))
         assert [model.learns_logarithms for model in second.models_] == [
             model.learns_logarithms for model in first.models_
         ]
@@ -178,8 +190,8 @@ def test_a_unit_of_all_outputs_does_not_matter(exponent, dtype):
 
 @pytest.mark.parametrize("kind", ["logarithms", "apart", "left over"])
 def test_files_gradients_and_leave_one_out_are_those_of_the_predictions(kind, tmp_path):
-    rows, y, new = X, power_law(X) if kind == "logarithms" else with_noise(), NEW
-    model = PODRegressor().fit(rows, y)
+    outputs = "a law of powers" if kind == "logarithms" else "beside noise"
+    rows, y, new, model = X, OUTPUTS[outputs], NEW, fitted(outputs)
     if kind == "left over":
         # Which of the cases have such a model depends on how the machine rounds.
         for rows, y in map(outputs_of_many_kinds, LEFT_OVER):
@@ -240,7 +252,7 @@ def test_a_value_grows_beyond_the_largest_as_far_as_its_error_supports():
 
 def test_laws_go_on_below_and_what_a_bound_cuts_off_above_is_a_part_of_the_spread():
     y = power_law(X)[:, 0]
-    model, new = PODRegressor().fit(X, y), np.array([[0.01, 20.0, 1.0], [100.0, 0.05, 1.0]])
+    model, new = fitted("a stress"), np.array([[0.01, 20.0, 1.0], [100.0, 0.05, 1.0]])
     low, high = power_law(new)[:, 0]
     assert low < y.min() ** 2 / y.max()
     assert high > y.max() ** 2 / y.min()
@@ -383,7 +395,7 @@ def test_the_unit_of_the_targets_does_not_matter():
     rows, new = rng.random((60, 20)), rng.random((200, 20))
     law = lambda x: np.sin(3 * x[:, 0]) + 2 * x[:, 1]  # noqa: E731
     expected = PODRegressor().fit(rows, law(rows)).predict(new)
-    for unit in (1e-6, 1e-3, 1e6):
+    for unit in (1e-6, 1e6):
         found = PODRegressor().fit(rows, unit * law(rows)).predict(new) / unit
         np.testing.assert_allclose(found, expected, atol=1e-4)
 
@@ -462,9 +474,9 @@ def test_gradients_of_a_base_of_several_models_are_the_limits_of_differences():
 
 
 def test_gradients_are_the_derivatives_of_known_laws():
-    law, rows = power_law(X), NEW[:5]
+    rows = NEW[:5]
     stress = power_law(rows)[:, :1] * np.array([1.0, -2.0, 0.0]) / rows
-    found = PODRegressor().fit(X, law)
+    found = fitted("a law of powers")
     np.testing.assert_allclose(found.gradient(rows, 0), stress, rtol=1e-5, atol=1e-6)
     displacement = power_law(rows)[:, 1:] * np.array([3.0, 0.0, -1.0]) / rows
     np.testing.assert_allclose(found.gradient(rows, 1), displacement, rtol=1e-5, atol=1e-11)

@@ -120,7 +120,7 @@ def test_gradients(scan, backend):
 
         shifts = tuple(torch.zeros((), dtype=torch.float64, requires_grad=True) for _ in values)
         assert torch.autograd.gradcheck(function, shifts)
-        assert torch.autograd.gradgradcheck(function, shifts)
+        assert torch.autograd.gradgradcheck(function, shifts, fast_mode=True)
 
 
 @forms

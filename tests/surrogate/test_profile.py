@@ -214,6 +214,39 @@ def test_equal_inputs_with_different_targets_are_named():
     assert "3 pairs of samples have" in message or "2 pairs of samples have" in message
 
 
+@pytest.mark.parametrize("low", [0.0, 200.0])
+@pytest.mark.parametrize("way", ["single precision", "text", "units"])
+def test_inputs_that_are_equal_up_to_rounding_contradict_each_other(way, low):
+    params = low + 10 * np.random.default_rng(3).random((40, 2))
+    target = 1 + POINTS[:, :1] * params[:, np.newaxis, :1] / (1 + low)
+    single = params.astype(np.float32)
+    other = {"single precision": single, "text": [[float(f"{held:.7g}") for held in params[4]]] * 40}
+    other["units"] = (single * np.float32(1e-3)) * np.float32(1e3)
+    params[31], target[31] = other[way][4], target[4]
+    assert not np.array_equal(params[31], params[4])
+    same = [text for text in said(params, (POINTS, target)) if text.startswith("X is the same")]
+    assert not same
+    numbers = target[:, -1, 0].copy()
+    target[31] *= 1.1
+    numbers[31] += 1.5 * numbers.std()
+    for y in ((POINTS, target), numbers):
+        (message,) = (text for text in said(params, y) if text.startswith("X is the same"))
+        assert message.startswith("X is the same up to rounding in sample 4 and sample 31, but y differs by")
+
+
+def test_steps_for_differences_and_close_samples_do_not_contradict_each_other():
+    rng = np.random.default_rng(4)
+    steps = (rng.random((12, 1, 2)) + 1e-7 * np.array([[0, 0], [1, 0], [0, 1]])).reshape(36, 2)
+    decades, line = 10 ** rng.uniform(-12, 0, (40, 2)), np.sort(rng.random((2000, 1)), axis=0)
+    close = (rng.random((10, 1, 2)) + 1e-4 * rng.random((10, 4, 2))).reshape(40, 2)
+    for params in (steps, decades, line, close):
+        front = np.tanh(200 * (POINTS[:, :1] - params[:, np.newaxis, :1]))
+        for y in ((POINTS, front + POINTS[:, 1:]), np.log(params[:, 0] + 1e-9)):
+            assert not any("X is the same" in text for text in said(params, y))
+    # By chance, of 2000 values of a parameter some are this near; noise of their targets is no contradiction.
+    assert not any("X is the same" in text for text in said(line, rng.standard_normal(2000)))
+
+
 def test_saturated_results_of_neighbours_are_not_named():
     loads = np.sort(np.random.default_rng(0).random(40))
     assert not said(loads[:, None], (POINTS, np.minimum(loads, loads[-3])[:, None, None] * (1 + POINTS[:, :1])))

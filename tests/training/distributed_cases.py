@@ -123,7 +123,7 @@ def for_some_time(folder):
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            return found(small(max_time=1, max_iter=10_000).fit(FIELDS, SUMS), FIELDS)
+            return found(small(max_time=0.5, max_iter=10_000).fit(FIELDS, SUMS), FIELDS)
     finally:
         FieldLoader.gather = gather
 

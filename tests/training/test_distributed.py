@@ -1,5 +1,6 @@
 """Several processes that train together: the results of one process, the same decisions, and no process that waits."""
 
+import json
 import os
 import pickle
 import signal
@@ -59,24 +60,40 @@ def environment(**further):
     return held | {"PYTHONPATH": str(SCRIPT.parents[2]), "OMP_NUM_THREADS": "1"} | further
 
 
+#: A process that imports what all ranks need but skop, becomes each of them in a fork, and prints how they have ended.
+START = """
+import json, os, runpy, sys
+import scipy.stats, sklearn.model_selection, torch
+n_ranks, path = int(sys.argv[1]), sys.argv[2]
+ranks = []
+for rank in range(n_ranks):
+    if not (process := os.fork()):
+        os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank)}
+        sys.argv = sys.argv[2:]
+        runpy.run_path(path, run_name="__main__")
+        sys.exit()
+    ranks.append(process)
+print(json.dumps([os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]) for process in ranks]))
+"""
+
+
 def run(folder, *cases, n_ranks=2, launched=True):
     """Start the processes, wait for them, and return their exit statuses."""
     folder.mkdir(exist_ok=True)
     together = {"WORLD_SIZE": str(n_ranks), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
     together = together if launched else {"WORLD_SIZE": str(n_ranks)}
-    command = [sys.executable, "-W", "ignore", str(SCRIPT), str(folder), *cases]
+    command = [sys.executable, "-W", "ignore", "-c", START, str(n_ranks), str(SCRIPT), str(folder), *cases]
     # A fused kernel takes seconds to be loaded in each process.
     together["SKOP_BACKEND"] = "torch"
-    ranks = [
-        subprocess.Popen(command, env=environment(RANK=str(rank), LOCAL_RANK=str(rank), **together))
-        for rank in range(n_ranks)
-    ]
+    started = subprocess.Popen(
+        command, env=environment(**together), stdout=subprocess.PIPE, text=True, start_new_session=True
+    )
     try:
-        return [rank.wait(timeout=240) for rank in ranks]
+        return json.loads(started.communicate(timeout=240)[0].splitlines()[-1])
     finally:
-        for rank in ranks:
-            rank.kill()
-            rank.wait()
+        if started.poll() is None:
+            os.killpg(started.pid, signal.SIGKILL)
+            started.wait()
 
 
 def result(folder, case, rank):

@@ -213,7 +213,7 @@ def test_fit_by_muon_learns_more_in_as_many_epochs():
     for name in ("muon", "adamw"):
         # Regularisation, which begins by chance with either, would be compared too.
         training = TrainingOptions(optimizer=name, shift_patches=False, drop_path=0.0)
-        model = LaMORegressor(base=None, width=32, depth=2, batch_size=12, max_iter=24, random_state=0)
+        model = LaMORegressor(base=None, width=16, depth=2, batch_size=12, max_iter=16, random_state=0)
         errors[name] = 1 - model.set_params(training=training).fit(X[:48], y[:48]).score(X[48:], y[48:])
     assert errors["muon"] < errors["adamw"]
 

@@ -304,8 +304,8 @@ def _check_rows(rows: Sequence[Sequence[str]], names: Sequence[str]) -> None:
     for number, row in enumerate(rows):
         if any(field.strip() for field in row[len(names) :]):
             raise ValueError(
-                f"row {number} has {len(row)} fields, but the header has {len(names)} names; name every column, or put "
-                "text that holds the separator between quotes."
+                f"row {number - 1}, counted from 0 after the header, has {len(row)} fields, but the header has "
+                f"{len(names)} names; name every column, or put text that holds the separator between quotes."
             )
 
 
@@ -330,7 +330,7 @@ def numbers_of(
     for name in names:
         missing = np.flatnonzero(~np.isfinite(table[name].to_numpy(float)))
         if len(missing):
-            where = f"for {files[missing[0]]}" if files else f"in row {missing[0] + 1}"
+            where = f"for {files[missing[0]]}" if files else f"in row {missing[0]}, counted from 0"
             raise FieldDataError(f"column {name!r} of {source} has no number {where}; fill it in.")
     return table[names]
 

@@ -5,15 +5,19 @@ Notation: n samples, g groups, r components, p global parameters.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from sklearn.base import clone
 
 from skop._typing import FloatArray, IntArray
 from skop.data import TrainingData
+from skop.estimators._reading import is_named_by_caller
 from skop.estimators._weights import samples_with_weight
 from skop.estimators.classical._kernel_models import TINY, KernelModel
+from skop.estimators.classical._model_search import Units
 from skop.estimators.classical._output_models import OutputModel
 from skop.exceptions import FieldDataError, held_warnings, warn
 
@@ -29,26 +33,20 @@ _FEWEST, _ROUNDING = 12, 1e-6
 
 
 def warn_of_an_odd_run(
-    models: Sequence[OutputModel],
-    error: float,
-    data: TrainingData,
-    groups: IntArray | None,
-    weight: FloatArray | None,
-    error_of: Callable[[TrainingData, IntArray | None, FloatArray | None], float],
+    model: Any, data: TrainingData, groups: IntArray | None, weight: FloatArray | None, units: Units | None = None
 ) -> None:
     """Warn of a sample, or group, without which the leave-one-out error is far smaller.
 
     Parameters
     ----------
-    models : sequence of OutputModel
-        Fitted models of all outputs.
-    error : float
-        Their leave-one-out error.
-    data, groups, weight : as in the fit
+    model : PODRegressor
+        Fitted model.
+    data, groups, weight, units : as in its `_fit`
         The n samples.
-    error_of : callable
-        The leave-one-out error of a fit to samples, groups and weights.
     """
+    if not isinstance(model.regressor, str) or is_named_by_caller():
+        return
+    models, error = model.models_, model.leave_one_out_error_
     labels = np.arange(len(data.inputs)) if groups is None else groups
     found = _odd_group(models, labels) if error > _ROUNDING else None
     if found is None:
@@ -58,17 +56,22 @@ def warn_of_an_odd_run(
     numbers = None if groups is None else np.unique(groups[kept], return_inverse=True)[1]
     try:
         with held_warnings():
-            other = error_of(part, numbers, None if weight is None else weight[kept])
+            again = clone(model)
+            again._fit(part, numbers, units, None if weight is None else weight[kept])
+            other = again.leave_one_out_error_
     except FieldDataError:
         return  # what was asked for needs all samples
     if not other < _SPOILT * error:
         return
     rows = np.flatnonzero(~kept)
-    called = f"sample {rows[0]}" if data.names is None else data.names[rows[0]]
-    if groups is not None:
-        called = f"group {found} ({called}{f' and {len(rows) - 1} more rows' * (len(rows) > 1)})"
+    called, *others = dict.fromkeys(data.called[row] for row in rows)
+    # A cross-validation passes the samples of a fold, which have no other numbers here.
+    place = " of the samples given to fit" * bool(re.fullmatch(r"sample \d+", called))
+    # The frames of a run, and the images of a sample, have one name.
+    if others:
+        called = f"group {found} ({called} and {len(others)} more rows)"
     warn(
-        f"{called} fits none of the others: without it the leave-one-out error is {other:.2g} in place of "
+        f"{called}{place} fits none of the others: without it the leave-one-out error is {other:.2g} in place of "
         f"{error:.2g}. Look at this run, and leave it out if its solver has not converged. It may be right, as the "
         "only one on a peak or beyond a step: then add samples around it."
     )

@@ -10,7 +10,6 @@ from typing import Any, Self
 
 import numpy as np
 import torch
-from sklearn.base import clone
 from sklearn.utils import gen_batches
 from sklearn.utils.validation import check_is_fitted
 
@@ -613,14 +612,7 @@ def warn_of_new_values(model: PODRegressor) -> None:
 
 def _warn_of_a_fit(model: PODRegressor, data: TrainingData, groups: IntArray | None, weight: FloatArray | None) -> None:
     """Warn of what spoils the fit of a model, or is not shown by its errors."""
-
-    def error_of(part: TrainingData, labels: IntArray | None, weights: FloatArray | None) -> float:
-        again = clone(model)
-        again._fit(part, labels, weight=weights)
-        return float(again.leave_one_out_error_)
-
-    if isinstance(model.regressor, str):
-        warn_of_an_odd_run(model.models_, model.leave_one_out_error_, data, groups, weight, error_of)
+    warn_of_an_odd_run(model, data, groups, weight)
     warn_of_resampling(model.spec_.resampler, "use an operator for points, such as LaMORegressor")
     warn_of_new_values(model)
     if model.spec_.resampler is not None and model.grid == "auto" and not data.inputs.is_ragged:

@@ -36,6 +36,7 @@ from skop.estimators.classical._components import BEYOND_CHANCE, error_of_mean, 
 from skop.estimators.classical._copies import groups_of_same_inputs, groups_on_same_points, linked, merged
 from skop.estimators.classical._model_search import Units
 from skop.estimators.classical._nodes import keep_their_distances
+from skop.estimators.classical._odd_runs import warn_of_an_odd_run
 from skop.estimators.classical._pod import OF_USE, PODRegressor, warn_of_new_values
 from skop.estimators.files._file_checks import Held, checks
 from skop.estimators.files._persistence import KNOWN
@@ -198,10 +199,15 @@ class BaseModel:
     ) -> tuple[BaseModel, Predictions]:
         """Fit a base model, and predict samples as if each had not been in the fit."""
         _refuse_others_than_estimators(kind)
+        # Without units, standardised targets that happen to be positive have no logarithms.
+        nothing = np.zeros(data.targets.n_outputs + data.targets.n_scalars)
+        units = (nothing, nothing) if units is None else units
         whole = TrainingData(data.inputs[used], data.targets[used], data.spec.network_spec)
         # A copy of a left-out sample in the fit would make its prediction too good.
         own = None if weight is None else weight[used]
         chosen, group, counts, runs = merged(whole, own, has_runs=n_frames > 1 or groups is not None)
+        called, first = data.called, used[np.unique(group, return_index=True)[1]]
+        chosen = replace(chosen, names=tuple(called[row] for row in first))
         merged_weight = counts_as_weight(kind, own, counts)
         if groups is not None:
             runs = _runs_of(linked(group, np.unique(groups[used], return_inverse=True)[1]), group)
@@ -210,22 +216,8 @@ class BaseModel:
         # A sample on the points of others would tell nothing of new points.
         together = groups_on_same_points(chosen.inputs, runs)
         runs = runs if together is None else together
-        estimator, nodes = _classical(kind) if isinstance(kind, str) else clone(kind), None
-        if isinstance(estimator, PODRegressor) and estimator.grid == "auto":
-            # Only samples with corresponding nodes have a base.
-            estimator.set_params(grid=None)
-        # Within the fit of an operator, scikit-learn skips the parameter checks of inner estimators.
-        for part in () if isinstance(kind, str) else (estimator, *estimator.get_params().values()):
-            if isinstance(part, FieldRegressor):
-                part._validate_params()
         with checked_by_caller():
-            found = _fit_and_predict_unseen(estimator, chosen, units, merged_weight, runs)
-            if isinstance(kind, str) and (by_params := _by_params_alone(chosen)) is not None:
-                other = _classical(kind)
-                again = _fit_and_predict_unseen(other, by_params, units, merged_weight, runs)
-                errors = [_relative_error(part, chosen.targets, merged_weight) for part in (again, found)]
-                if OF_USE * errors[0] <= errors[1]:
-                    found, nodes, estimator = again, estimator.numbering_, other
+            estimator, nodes, found = _fit_kind(kind, chosen, units, merged_weight, runs)
         is_useful = is_better_than_mean(found, chosen.targets, merged_weight, runs)
         found = rows_of(found, group)
         error, seen = (_relative_error(found, whole.targets, own, by) for by in (_handicaps(estimator), None))
@@ -687,18 +679,36 @@ def _runs_of(runs: IntArray, group: IntArray) -> IntArray:
     return np.asarray(np.unique(found, return_inverse=True)[1])
 
 
+def _fit_kind(
+    kind: Any, data: TrainingData, units: Units, weight: FloatArray | None, runs: IntArray | None
+) -> tuple[Any, Any, Predictions]:
+    """Fit a kind of base; return it, the numbering of nodes that it does not read, and unseen predictions."""
+    estimator, nodes = _classical(kind) if isinstance(kind, str) else clone(kind), None
+    if isinstance(estimator, PODRegressor) and estimator.grid == "auto":
+        # Only samples with corresponding nodes have a base.
+        estimator.set_params(grid=None)
+    # Within the fit of an operator, scikit-learn skips the parameter checks of inner estimators.
+    for part in () if isinstance(kind, str) else (estimator, *estimator.get_params().values()):
+        if isinstance(part, FieldRegressor):
+            part._validate_params()
+    found = _fit_and_predict_unseen(estimator, data, units, weight, runs)
+    if isinstance(kind, str) and (by_params := _by_params_alone(data)) is not None:
+        other = _classical(kind)
+        again = _fit_and_predict_unseen(other, by_params, units, weight, runs)
+        errors = [_relative_error(part, data.targets, weight) for part in (again, found)]
+        if OF_USE * errors[0] <= errors[1]:
+            found, nodes, estimator, data = again, estimator.numbering_, other, by_params
+    if isinstance(estimator, PODRegressor):
+        warn_of_an_odd_run(estimator, data, runs, weight, units)
+    return estimator, nodes, found
+
+
 def _fit_on(
-    estimator: Any,
-    data: TrainingData,
-    units: Units | None = None,
-    weight: FloatArray | None = None,
-    runs: IntArray | None = None,
+    estimator: Any, data: TrainingData, units: Any = None, weight: Any = None, runs: IntArray | None = None
 ) -> None:
     """Fit an estimator to samples that have been read."""
     if isinstance(estimator, PODRegressor):
-        # Without units, standardised targets that happen to be positive have no logarithms.
-        nothing = np.zeros(data.targets.n_outputs + data.targets.n_scalars)
-        estimator._fit(data, runs, (nothing, nothing) if units is None else units, weight)
+        estimator._fit(data, runs, units, weight)
         return
     X: Any = data.inputs.params if data.spec.has_features else data.inputs
     fit_one_of_several(lambda: estimator.fit(X, _as_y(data.targets), **weight_option(estimator, weight)))
@@ -718,7 +728,7 @@ def _by_params_alone(data: TrainingData) -> TrainingData | None:
     found = _at_nodes(inputs, _as_doubles(inputs.coords[0]))
     if groups_of_same_inputs(found).max() + 1 < len(inputs):
         return None
-    return TrainingData(found, data.targets, replace(data.spec, grid_shape=None))
+    return replace(data, inputs=found, spec=replace(data.spec, grid_shape=None))
 
 
 def _as_y(targets: Targets) -> Any:

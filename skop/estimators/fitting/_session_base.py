@@ -98,7 +98,8 @@ class SessionBase:
                 # Held-out samples hold a network over the mean back too, where it would learn noise by heart.
                 # Components, of which it needs none, would keep the samples.
                 mean = PODRegressor(regressor="mean", n_components=1)
-                base, unseen = self._fit_kind(mean, samples, scalers)
+                with held_warnings():
+                    base, unseen = self._fit_kind(mean, samples, scalers)
             return base, unseen if resampler is None else on_grid_of(resampler, unseen, inputs)
 
         base, unseen, model._base_seconds = session.kept.base_model(fit)
@@ -295,6 +296,7 @@ def _fit_to_images(
         data,
         inputs=FieldSet.concatenate([exchange.inputs(number, data.inputs) for number in images]),
         targets=Targets(FieldSet.concatenate(fields) if fields else None, np.concatenate(scalars) if scalars else None),
+        names=data.called * exchange.order,
     )
     used = np.concatenate([session.used + number * n_samples for number in images])
     weight = None if session.weight is None else np.tile(session.weight, len(images))

@@ -288,8 +288,9 @@ class AutoRegressor(WrappingRegressor):
         each = None if seconds is None else seconds / (1 if part < 1 else len(folds))
         candidates = make_candidates(self._candidates(data.spec, each), rng, self.symmetries, weight is not None)
         samples = Samples(
-            data.inputs, data.targets, data.spec, weight, checkpoint_dir, groups, self._columns, self._training_plan
-        )
+            data.inputs, data.targets, data.spec, weight, checkpoint_dir, groups, self._columns, self._training_plan,
+            data.called,
+        )  # fmt: skip
         end = None if self.max_time is None else start + self.max_time
         limit = "by epochs, without a time limit"
         if self.max_time is not None and seconds is not None:

@@ -24,7 +24,7 @@ from sklearn.utils.validation import has_fit_parameter
 from skop._typing import FloatArray, IntArray
 from skop.data import DataSpec, FieldSet, Predictions, Targets, TrainingData
 from skop.estimators._field import fit_one_of_several
-from skop.estimators._reading import checked_by_caller
+from skop.estimators._reading import checked_by_caller, named_by_caller
 from skop.estimators._streams import samples_at_once
 from skop.estimators._weights import labels_of_groups, takes_groups
 from skop.estimators._wrapper import as_input, as_predictions, fit_estimator, frame_size
@@ -153,11 +153,14 @@ class Samples:
     columns: Any = None
     #: Changes to the training of operators.
     plan: TrainingPlan = DIRECT_TRAINING
+    #: Names of the samples; empty where another fit is to name those that are odd, None without names.
+    names: tuple[str, ...] | None = None
 
     def __getitem__(self, rows: Any) -> Samples:
         weight, groups = (None if held is None else held[rows] for held in (self.weight, self.groups))
+        names = self.names and tuple(np.array(self.names, dtype=object)[rows])
         samples = replace(self, inputs=self.inputs[rows], targets=self.targets[rows], plan=self.plan_of(rows))
-        return replace(samples, weight=weight, groups=groups)
+        return replace(samples, weight=weight, groups=groups, names=names)
 
     def plan_of(self, rows: Any) -> TrainingPlan:
         """The plan for some of the samples; samples are independent where runs are split."""
@@ -192,7 +195,9 @@ class Samples:
             options["checkpoint_dir"] = self.checkpoint_dir
         if self.groups is not None and len(np.unique(self.groups)) > 1 and takes_groups(model):
             options["groups"] = self.groups
-        return fit_estimator(model, as_input(model, self.inputs, self.spec, self.columns), self.y, self.plan, **options)
+        X = as_input(model, self.inputs, self.spec, self.columns)
+        with named_by_caller(self.names):
+            return fit_estimator(model, X, self.y, self.plan, **options)
 
     def fit_one_of_several(self, model: Any) -> Any:
         """Fit a model; an interrupt of its training ends the fits of the others too."""
@@ -374,7 +379,7 @@ class Search:
         self.candidates, self.samples, self.folds = candidates, samples, folds
         self.end, self.n_jobs = end, n_jobs
         #: The clock sets other limits when a search is made again, so that no fit would find its checkpoints.
-        self.in_search = samples if end is None else replace(samples, checkpoint_dir=None)
+        self.in_search = replace(samples, names=(), checkpoint_dir=samples.checkpoint_dir if end is None else None)
         #: Whether a final fit follows within the time.
         self.is_before_final = end is not None and part < 1
         if end is not None and effective_n_jobs(n_jobs) > 1:

@@ -35,7 +35,7 @@ from skop.data import (
     split_series,
 )
 from skop.estimators._field import FieldRegressor
-from skop.estimators._reading import checked_by_caller
+from skop.estimators._reading import checked_by_caller, named_by_caller
 from skop.estimators._weights import check_weight, groups_option, weight_option
 from skop.estimators._wrapper import WrappingRegressor, fit_estimator, goes_on
 from skop.estimators.files._file_checks import Held, checks, is_one_of
@@ -253,7 +253,8 @@ class BaseFrameRegressor(MeasuresCost, WrappingRegressor):
                 "there is one run, so that errors of the fit, such as leave_one_out_error_, are those of other frames "
                 "of this run. They say nothing of new runs."
             )
-        with checked_by_caller():
+        names = tuple(name for name in data.called for _ in range(n_steps))
+        with checked_by_caller(), named_by_caller(names):
             if isinstance(estimator, OperatorRegressor) and estimator._options("scaling").target_transform is not None:
                 # Errors name the trajectory here, and would name one of all frames in the fit of the estimator.
                 used = np.arange(len(data.targets)) if weight is None else np.flatnonzero(weight)

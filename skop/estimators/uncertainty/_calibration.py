@@ -89,8 +89,10 @@ class Calibration:
         final = member.seeded(rng)
         by_row = np.empty(len(samples))
         by_row[calibrated] = mass
+        # The final fit to all samples of the folds names those that are odd.
+        parts = samples if band.method == "split" else replace(samples, names=())
         found = Parallel(n_jobs=workers_for(band.n_jobs, len(folds)))(
-            delayed(_fit_member)(one, samples[part], samples[scaled], samples[held], by_row[held], band.guarantee)
+            delayed(_fit_member)(one, parts[part], samples[scaled], samples[held], by_row[held], band.guarantee)
             for one, (part, held) in zip(members, folds, strict=True)
         )
         fitted, pools = [one for one, _ in found], [own for _, own in found]
@@ -300,7 +302,7 @@ def _fit_member(
             errors, field = _all_errors(scaled, model), scaled.targets.field
             sizes = None if field is None else field.with_values(errors.fields)
             targets = Targets(sizes, errors.scalars, scaled.targets.elsewhere)
-            scale, name = _fitted(member.scale, replace(scaled, targets=targets)), "learned"
+            scale, name = _fitted(member.scale, replace(scaled, targets=targets, names=())), "learned"
             lowest = _lowest_of(errors)
         elif name == "residuals":
             scale = _node_scale(scaled, model)

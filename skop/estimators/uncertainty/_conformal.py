@@ -265,7 +265,8 @@ class ConformalRegressor(WrappingRegressor):
                 warn(f"{words}. Bands hold for new samples with these values; {BETWEEN_VALUES}")
             if labels is None and (self.method != "cv+" or isinstance(self.cv, Integral)):
                 labels = groups_of_repeats(data.inputs, nearly=True)
-            samples = Samples(data.inputs, data.targets, data.spec, weight, checkpoint_dir, labels, self._columns)
+            given = data.inputs, data.targets, data.spec, weight, checkpoint_dir, labels, self._columns
+            samples = Samples(*given, names=data.called)
             estimator = _at_times(self.estimator, getattr(self, "series_", {}))
             self.__dict__.update(Calibration(self, estimator, samples, used).run())
             self._store_data(data)
