@@ -322,6 +322,12 @@ def test_predicted_meshes_hold_prediction_truth_and_error(study, tmp_path, capsy
 UNUSABLE_DATA = [
     (["no_*.vtu", "--target", "stress"], "no file matches 'no_*.vtu'"),
     (["."], "'.' is a folder; name its files"),
+    (["run_*.vtu", "--target", "stress", "x"], "one value: to give it another, write --target x"),
+    (
+        ["run_*.vtu", "--set", "width=4", "depth=1", "--target", "x"],
+        "there is no file 'depth=1'; an option takes one value: to give it another, write --set depth=1",
+    ),
+    (["run_*.vtu", "--target", "stress", "run_99.vtu"], "there is no file 'run_99.vtu'; "),
     (["run_*.vtu"], "--target is missing; the fields of run_0.vtu are: stress, x"),
     (["run_*.vtu", "--target", "strain"], "has no field 'strain'"),
     (

@@ -15,6 +15,7 @@ from pathlib import Path, PureWindowsPath
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 if TYPE_CHECKING:
     import numpy as np
@@ -360,7 +361,7 @@ def expand(data: Sequence[str]) -> list[Path]:
         matches = matches_of(path)
         if not matches:
             what = "no file matches" if glob.has_magic(path) else "there is no file"
-            raise click.UsageError(f"{what} {item!r}{_near(Path(path))}")
+            raise click.UsageError(f"{what} {item!r}{_option_of(item) or _near(Path(path))}")
         found |= dict.fromkeys(matches)
     # One file by two names, such as a.vtu and ./a.vtu, would be a sample to train on and one to test on.
     distinct = {os.path.abspath(name): name for name in reversed(found)}
@@ -373,6 +374,20 @@ def short_names(files: Sequence[Path]) -> tuple[str, ...]:
     if len(set(names)) < len(names):
         names = [f"{file.parent.name}_{file.name}" for file in files]
     return tuple(names) if len(set(names)) == len(names) else tuple(map(str, files))
+
+
+def _option_of(item: str) -> str:
+    """How to give a name, which is no path, to an option that takes one value each time; empty if none was given."""
+    context = click.get_current_context(silent=True)
+    if context is None or glob.has_magic(item) or (Path(item).suffix and "=" not in item) or Path(item).name != item:
+        return ""
+    given = [
+        f"{option.opts[0]} {item}"
+        for option in context.command.params
+        if isinstance(option, click.Option) and option.multiple and ("=" in item) == ("=" in (option.metavar or ""))
+        if context.get_parameter_source(option.name or "") is ParameterSource.COMMANDLINE
+    ]
+    return f"; an option takes one value: to give it another, write {' or '.join(given)}" if given else ""
 
 
 def _near(path: Path) -> str:

@@ -126,31 +126,75 @@ def check_order(names: Sequence[str], others: Sequence[str], what: str = "y") ->
     )
 
 
-def check_index(X: Any, other: Any, what: str) -> None:
-    """Raise an error if the indexes of X and of a table beside it hold labels at different rows.
+def check_index(other: Any, what: str, **tables: Any) -> None:
+    """Raise an error if a table and the first of others that has an index hold labels at different rows.
 
-    Numbers and dates may be shifted on purpose, as where y is the next step; only the same ones in another order are an
-    error.
+    Labels that all lie on one side of the others, in the same order, may be shifted on purpose, as where y is the next
+    step: this is a warning. What stands beside files is matched with these.
     """
-    if not (hasattr(X, "iloc") and hasattr(other, "iloc")):
+    X = tables["X"]
+    name, held = next(((key, table) for key, table in tables.items() if hasattr(table, "iloc")), ("X", None))
+    items = X if isinstance(X, list | tuple) or (isinstance(X, np.ndarray) and X.ndim > 0) else [X]
+    if held is None or not hasattr(other, "iloc") or any(is_path(item) for item in items[:1]):
         return
-    labels, others = list(X.index), list(other.index)
-    if labels == others or len(labels) != len(others):
+    pairs = list(zip(held.index, other.index, strict=False))
+    labels, others = ({pair[side] for pair in pairs} for side in (0, 1))
+    moved = [i for i, pair in enumerate(pairs) if pair[0] != pair[1] and labels & others & {*pair}]
+    is_same = Counter(list(held.index)) == Counter(list(other.index))
+    if len(held) != len(other) or not moved or (labels != others and _merely_counts(held.index, other.index)):
         return
-    shared = set(labels) & set(others)
-    moved = [i for i, pair in enumerate(zip(labels, others, strict=True)) if pair[0] != pair[1] and shared & {*pair}]
-    is_text = all(isinstance(label, str) for label in (*labels, *others))
-    if not moved or not (is_text or shared == set(labels) == set(others)):
+    if _are_shifted(pairs):
+        warn(
+            f"all labels in the index of {what} lie {_lag(pairs)} those of {name}. Rows are paired by their order, as "
+            f"is meant where {what} is the next step or counts from another number: {what}.to_numpy() then says so. If "
+            f"rows were left out at different ends, join {name} and {what} by label."
+        )
         return
-    place, where = moved[0], "in different order" if Counter(labels) == Counter(others) else "at different rows"
-    if len(set(labels)) == len(set(others)) == len(labels):
-        remedy = f"Pass {what}.loc[X.index] to match them by label"
-    else:
-        remedy = f"Labels that repeat cannot be matched: sort X and {what} alike by labels that are unique"
+    remedy = f"Pass {what}.loc[{name}.index] to match them by label"
+    if not len(labels) == len(others) == len(pairs):
+        remedy = f"Labels that repeat cannot be matched: sort {name} and {what} alike by labels that are unique"
+    elif not is_same:
+        remedy = f"Take the labels of both: rows = {name}.index.intersection({what}.index), and .loc[rows] of each"
+    one, two = pairs[moved[0]]
     raise FieldDataError(
-        f"row {place} is {labels[place]} in the index of X and {others[place]} in that of {what}: both hold the same "
-        f"labels {where}. {remedy}, or pass {what}.to_numpy() if its rows are in the order of X."
+        f"row {moved[0]} is {one} in the index of {name} and {two} in that of {what}: both hold the same labels "
+        f"{'in different order' if is_same else 'at different rows'}. {remedy}, or pass {what}.to_numpy() if its rows "
+        f"are in the order of {name}."
     )
+
+
+def _merely_counts(*indexes: Any) -> bool:
+    """Whether one index of two is the default of pandas, 0 to n - 1, which tells nothing beside labels."""
+    are_ranges = [type(index).__name__ == "RangeIndex" for index in indexes]
+    return sum(are_ranges) == 1 and list(indexes[are_ranges.index(True)]) == [*range(len(indexes[0]))]
+
+
+def _are_shifted(pairs: list[tuple[Any, Any]]) -> bool:
+    """Whether the second labels all lie on one side of the first, in the same order; names have no order."""
+    if any(_words(one) != _words(two) for one, two in pairs):
+        return False
+    try:
+        are_above = {bool(one < two) for one, two in pairs}
+        ordered = [two for _, two in sorted(pairs)]
+        return len(are_above) == 1 and all(one != two for one, two in pairs) and ordered == sorted(ordered)
+    except TypeError:  # labels of different kinds
+        return False
+
+
+def _words(label: Any) -> list[str]:
+    """The text in a label, which may have several parts."""
+    return [part for part in (label if isinstance(label, tuple) else [label]) if isinstance(part, str)]
+
+
+def _lag(pairs: list[tuple[Any, Any]]) -> str:
+    """By how much, and to which side, the second labels are shifted, in words."""
+    side = "after" if pairs[0][0] < pairs[0][1] else "before"
+    try:
+        steps = [two - one if side == "after" else one - two for one, two in pairs]
+        low, high = (f"{step:g}" if isinstance(step, float) else step for step in (min(steps), max(steps)))
+    except TypeError:  # labels of several parts have no differences
+        return side
+    return f"{low} {side}" if low == high else f"{low} to {high} {side}"
 
 
 def check_order_of_files(X: Any, names: Sequence[str] | None, other: Any, what: str) -> None:

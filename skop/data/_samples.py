@@ -143,7 +143,7 @@ def read(
     named = named if inputs_held is None else inputs_held
     held = MeshReading(named, wanted, cell_data, weighted)
     X, y, design = held.open_training(given, y, params)
-    check_index(given, y, "y")
+    check_index(y, "y", X=given, params=params)
     refuse_repeated_names([*getattr(y, "columns", ())], "y has {} columns")
     source, kind = map(_form_of_opened, (X, y), arguments, forms)
     if kind.is_table:
@@ -333,7 +333,7 @@ def read_scored(
     given, y, _ = _unpacked(*arguments, *forms, spec.input_fields or (), names)
     held = MeshReading(spec.input_fields or (), names, cell_data, weighted, axes=spec.kept_axes, components=known)
     X, y, design = held.open_scored(given, y, params, spec)
-    check_index(given, y, "y")
+    check_index(y, "y", X=given, params=params)
     source, kind = map(_form_of_opened, (X, y), arguments, forms)
     if kind.is_table:
         refuse_strangers(y, "y")

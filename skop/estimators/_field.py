@@ -361,7 +361,7 @@ class FieldRegressor(RegressorMixin, FieldReader):
         """Read X and y of a score."""
         check_is_fitted(self)
         refuse_containers(sample_weight, "sample_weight")
-        check_index(X, sample_weight, "sample_weight")
+        check_index(sample_weight, "sample_weight", X=X, params=params, y=y)
         options = {name: value for name, value in self._mesh_options.items() if name != "input_fields"}
         options |= {"coords": self.coords_, "estimator": self, "other_points": self._takes_other_points}
         options |= {"params": params, "weighted": sample_weight is not None}

@@ -116,8 +116,8 @@ class FieldReader(BaseEstimator):
     ) -> TrainingData:
         """X and y of a fit; without `reset` the columns of a table must be those of the earlier one."""
         refuse_containers(sample_weight, "sample_weight")
-        check_index(X, sample_weight, "sample_weight")
-        check_index(X, groups, "groups")
+        check_index(sample_weight, "sample_weight", X=X, params=params, y=y)
+        check_index(groups, "groups", X=X, params=params, y=y)
         options = {
             "params": params,
             "weighted": sample_weight is not None or groups is not None,

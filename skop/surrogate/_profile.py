@@ -509,7 +509,8 @@ class Profile:
             what, node = min(equal, key=lambda pair: pair[1] is not None)
             advice = (
                 ": it is a result, which is not known before a run, so that errors of held-out samples say nothing of "
-                "new ones. Leave it out of X; or out of y, if it is known, as an initial value is."
+                "new ones, or the prediction of one, as in the later stage of a stack. Leave a result out of X; or out "
+                "of y, if it is known, as an initial value is. Keep a prediction."
             )
             if node is not None:
                 advice = (

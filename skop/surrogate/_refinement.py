@@ -13,7 +13,7 @@ r-th point holds all of it, and the prediction from these alone is better. Each 
 the splines through its coarse points miss more of it than the average changes it at these points.
 
 Where no whole number of steps leads to the training grid, inputs are brought to it, and predictions back, by cubic
-splines.
+splines. Along the axes of declared periodic shifts, splines and shifted samplings go around the period.
 """
 
 from collections.abc import Callable, Sequence
@@ -23,13 +23,20 @@ from math import prod
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.interpolate import make_interp_spline
+from scipy.interpolate import CubicSpline, make_interp_spline
 
 from skop._typing import FloatArray, GridShape, IntArray
 from skop.data import FieldSet, Predictions, grid_spacing
 from skop.exceptions import FieldDataError, ResolutionWarning, warn
 
-__all__ = ["predict_on_lines", "predict_refined", "refinement_factors", "warn_of_other_shape"]
+__all__ = [
+    "over_periods",
+    "predict_on_lines",
+    "predict_refined",
+    "refinement_factors",
+    "warn_of_multiples",
+    "warn_of_other_shape",
+]
 
 #: Warn if one sample takes more predictions than this; a grid that is 16 times finer along two axes takes 961.
 _MANY_INPUTS = 1000
@@ -37,6 +44,8 @@ _MANY_INPUTS = 1000
 _FAR_SPACING = 4 / 3
 #: Relative differences of fields in double precision up to this are rounding.
 _ROUNDING = 1e-13
+#: Part of a period up to which differences of coordinates are rounding.
+_SAME = 1e-6
 
 
 def refinement_factors(
@@ -121,6 +130,78 @@ def warn_of_other_shape(grid: GridShape, training_grid: GridShape) -> None:
         )
 
 
+def warn_of_multiples(grid: GridShape, training_grid: GridShape, axes: Sequence[int]) -> None:
+    """Warn if arrays have a multiple, or a fraction, of the points of the fit, as periodic grids and cells have.
+
+    Parameters
+    ----------
+    grid, training_grid : tuple of int
+        Number of points along each axis of the samples, and of those of the fit.
+    axes : sequence of int
+        Axes of declared shifts, where it is known what is meant.
+    """
+    for axis, pair in enumerate(zip(grid, training_grid, strict=True)):
+        fewer, more = sorted(pair)
+        if axis in axes or fewer < 2 or fewer == more or more % fewer:
+            continue
+        warn(
+            f"axis {axis} of X has {grid[axis]} points, and {training_grid[axis]} in the fit. Arrays are read as grids "
+            f"with a point on each end of the box, so that of both grids only the ends coincide; {fewer} points and "
+            f"{more // fewer * (fewer - 1) + 1} would share all {fewer}. If your points lie elsewhere, as those of "
+            "periodic grids and centres of cells do, errors are large: fit and predict with coordinates, "
+            "FieldSet(coords, values), which are np.arange(n) / n or (np.arange(n) + 0.5) / n on a line. For periodic "
+            f"grids symmetries=['shift_{'xyz'[axis]}'] says it too.",
+            ResolutionWarning,
+        )
+        return
+
+
+def over_periods(
+    inputs: FieldSet, lines: Sequence[FloatArray], axes: Sequence[int]
+) -> tuple[FieldSet, tuple[float, ...]]:
+    """Find the axes along which grids are one period, as a shift declares of that of the fit.
+
+    Parameters
+    ----------
+    inputs : FieldSet
+        Samples on one regular grid, whose axes run along the coordinates.
+    lines : sequence of ndarray
+        Coordinates along each axis of the training grid.
+    axes : sequence of int
+        Axes of declared shifts.
+
+    Returns
+    -------
+    inputs : FieldSet
+        The samples. Points that end where another number of points of the fit does, as those of arrays, are brought to
+        as many parts of the period.
+    periods : tuple of float
+        Period along each axis; 0 along those without, and where a grid is not one period long.
+    """
+    grid, periods = _grid(inputs), [0.0] * len(lines)
+    coords = np.array(inputs.coords, dtype=np.float64).reshape(*grid, -1)
+    is_changed = False
+    for axis in axes:
+        size, count, line = grid[axis], len(lines[axis]), np.asarray(lines[axis], dtype=np.float64)
+        own = np.moveaxis(coords[..., axis], axis, 0).reshape(size, -1)[:, 0]
+        if min(size, count) < 2:
+            continue
+        period = (line[-1] - line[0]) * count / (count - 1)
+        slack = _SAME * abs(period)
+        if np.abs(own - np.linspace(own[0], own[-1], size)).max() > slack:
+            continue
+        if size != count and max(abs(own[0] - line[0]), abs(own[-1] - line[-1])) <= slack:
+            coords[..., axis] = line[0] + (coords[..., axis] - line[0]) * ((size - 1) / size * count / (count - 1))
+            is_changed = True
+        elif abs((own[-1] - own[0]) * size / (size - 1) - period) > slack:
+            continue
+        periods[axis] = abs(period)
+    if is_changed:
+        points = coords.reshape(-1, coords.shape[-1])
+        inputs = FieldSet(points, inputs.values, params=inputs.params, grid_shape=grid)
+    return inputs, tuple(periods)
+
+
 def _grid(inputs: FieldSet) -> GridShape:
     """Return the grid of samples that have one."""
     if inputs.grid_shape is None:
@@ -139,6 +220,7 @@ def predict_refined(
     predict: Callable[[FieldSet], Predictions],
     *,
     average: bool,
+    periods: Sequence[float] = (),
 ) -> Predictions:
     """Predict on a fine grid by applying the network to grids with the training spacing.
 
@@ -153,6 +235,8 @@ def predict_refined(
     average : bool
         Whether to average over shifted samplings of the input, in samples whose coarse points do not hold it; otherwise
         only every r-th point is used.
+    periods : sequence of float, default=()
+        Period along each axis, 0 for none, from `over_periods`.
 
     Returns
     -------
@@ -164,13 +248,14 @@ def predict_refined(
     coords = inputs.coords.reshape(*grid, -1)
     points = coords[np.ix_(*coarse)]
     lines = [_line(coords, axis) for axis in range(len(grid))]
+    periods = periods or (0.0,) * len(grid)
 
     def ask(part: FieldSet, shift: tuple[int, ...]) -> Predictions:
         """Predict from the fine points at a shift from the coarse points."""
         read = None
         if part.values is not None:
             values = part.values.reshape(len(part), *grid, -1)
-            read = values[np.ix_(np.arange(len(part)), *_shifted(coarse, shift, grid))]
+            read = values[np.ix_(np.arange(len(part)), *_shifted(coarse, shift, grid, periods))]
         flat = points.reshape(-1, points.shape[-1])
         return predict(FieldSet(flat, read, params=part.params, grid_shape=points.shape[:-1]))
 
@@ -188,7 +273,7 @@ def predict_refined(
     fields = np.reshape(found.fields, (len(inputs), *points.shape[:-1], -1))
     for axis, (kept, factor, line) in enumerate(zip(coarse, factors, lines, strict=True)):
         if factor > 1:
-            fields = _prolong(fields, line[kept], line, axis + 1)
+            fields = _prolong(fields, line[kept], line, axis + 1, periods[axis])
     return Predictions(fields.reshape(len(inputs), int(np.prod(grid)), -1), found.scalars)
 
 
@@ -258,6 +343,8 @@ def predict_on_lines(
     lines: Sequence[FloatArray],
     axes: Sequence[int],
     predict: Callable[[FieldSet], Predictions],
+    *,
+    periods: Sequence[float] = (),
 ) -> Predictions:
     """Predict on a grid by applying the network to the training grid, with cubic splines between both.
 
@@ -271,6 +358,8 @@ def predict_on_lines(
         Number of the coordinate along each axis.
     predict : callable
         Function that predicts for a FieldSet on the training grid.
+    periods : sequence of float, default=()
+        Period along each axis, 0 for none, from `over_periods`.
 
     Returns
     -------
@@ -278,6 +367,7 @@ def predict_on_lines(
         Fields at all points of the samples, and scalars.
     """
     grid, shape = _grid(inputs), tuple(len(line) for line in lines)
+    periods = periods or (0.0,) * len(grid)
     coords = inputs.coords.reshape(*grid, -1)
     own = [np.moveaxis(coords[..., main], axis, 0).reshape(grid[axis], -1)[:, 0] for axis, main in enumerate(axes)]
     points = np.empty((*shape, len(axes)))
@@ -287,27 +377,36 @@ def predict_on_lines(
     if inputs.values is not None:
         read = inputs.values.reshape(len(inputs), *grid, -1)
         for axis, (known, wanted) in enumerate(zip(own, lines, strict=True)):
-            read = _prolong(read, known, wanted, axis + 1)
+            read = _prolong(read, known, wanted, axis + 1, periods[axis])
     found = predict(FieldSet(points.reshape(-1, len(axes)), read, params=inputs.params, grid_shape=shape))
     if found.fields is None:
         return found
     fields = found.fields.reshape(len(inputs), *shape, -1)
     for axis, (known, wanted) in enumerate(zip(lines, own, strict=True)):
-        fields = _prolong(fields, known, wanted, axis + 1)
+        fields = _prolong(fields, known, wanted, axis + 1, periods[axis])
     return Predictions(fields.reshape(len(inputs), prod(grid), -1), found.scalars)
 
 
-def _shifted(coarse: list[IntArray], shift: tuple[int, ...], grid: GridShape) -> list[IntArray]:
-    """Indices of the fine points at a shift from the coarse points, clipped to the grid."""
-    return [np.clip(kept + step, 0, size - 1) for kept, step, size in zip(coarse, shift, grid, strict=True)]
+def _shifted(
+    coarse: list[IntArray], shift: tuple[int, ...], grid: GridShape, periods: Sequence[float]
+) -> list[IntArray]:
+    """Indices of the fine points at a shift from the coarse points, around a period or clipped to the grid."""
+    return [
+        (kept + step) % size if period else np.clip(kept + step, 0, size - 1)
+        for kept, step, size, period in zip(coarse, shift, grid, periods, strict=True)
+    ]
 
 
-def _prolong(values: FloatArray, known: FloatArray, wanted: FloatArray, axis: int) -> FloatArray:
-    """Cubic spline between known points along an axis, extended linearly beyond the first and the last one."""
+def _prolong(values: FloatArray, known: FloatArray, wanted: FloatArray, axis: int, period: float = 0.0) -> FloatArray:
+    """Cubic spline between known points along an axis, around a period, or linear beyond the first and the last one."""
     if len(known) == 1:
         return np.repeat(values, len(wanted), axis=axis)
     if known[-1] < known[0]:
         known, wanted = -known, -wanted
+    if period:
+        values = np.concatenate([values, np.take(values, [0], axis)], axis=axis)
+        spline = CubicSpline(np.append(known, known[0] + period), values, axis=axis, bc_type="periodic")
+        return np.asarray(spline(known[0] + (wanted - known[0]) % period))
     inside = np.clip(wanted, known[0], known[-1])
     found = make_interp_spline(known, values, k=min(3, len(known) - 1), axis=axis)(inside)
     beyond = (wanted - inside).reshape([-1 if place == axis else 1 for place in range(values.ndim)])

@@ -24,11 +24,19 @@ from skop.data import (
     Predictions,
     Scalers,
     query_points,
+    unit_grid,
 )
 from skop.exceptions import FieldDataError, SkopWarning, warn
 from skop.surrogate._domain import Domain
 from skop.surrogate._predictions import averaged, combined, each_part, joined, on_grid_of, rows_of
-from skop.surrogate._refinement import predict_on_lines, predict_refined, refinement_factors, warn_of_other_shape
+from skop.surrogate._refinement import (
+    over_periods,
+    predict_on_lines,
+    predict_refined,
+    refinement_factors,
+    warn_of_multiples,
+    warn_of_other_shape,
+)
 from skop.surrogate._symmetries import declared_symmetries, unseen_by_scalers
 
 __all__ = ["PREDICT_POINTS", "Query", "Refine", "Resample", "Rest", "Sensors", "Stage", "Symmetrise", "in_units"]
@@ -144,6 +152,10 @@ class Refine:
         Base, which has its own way to finer grids: the network's corrections are refined.
     is_base_alone : bool
         Whether the network has no share.
+    periodic : tuple of int, default=()
+        Axes of the grid around which declared shifts move samples. A grid is one period along these.
+    is_of_arrays : bool, default=False
+        Whether the fit was on arrays, which tell no coordinates.
     """
 
     method: str
@@ -154,6 +166,8 @@ class Refine:
     scalers: Scalers
     base: Any
     is_base_alone: bool
+    periodic: tuple[int, ...] = ()
+    is_of_arrays: bool = False
 
     def predict(self, query: Query, rest: Rest) -> Predictions:
         """Predict for samples on grids of any spacing."""
@@ -161,18 +175,23 @@ class Refine:
             return rest(query)
         self.require_grid(query.inputs)
         inputs = query.inputs
-        if self.is_direct(inputs) or self.is_base_alone:
-            return rest(query)
-        step, average = max(1, PREDICT_POINTS // int(inputs.n_points.max())), self.method == "average"
-        parts = [
-            self.on_grid_of_fit(
-                inputs.read(slice(start, start + step)), lambda part: self._smooth(part, rest), average=average
-            )
-            for start in range(0, len(inputs), step)
-        ]
-        found = joined(parts)
-        found = found if self.base is None else combined(np.add, found, self._smooth_base(inputs))
-        return each_part(np.exp, found) if self.scalers.learns_logarithms else found
+        if self.is_of_arrays and self.grid_shape and _is_of_array(inputs):
+            warn_of_multiples(inputs.grid_shape or (), self.grid_shape, self.periodic)
+        if self.is_direct(inputs) or (self.is_base_alone and not self._goes_around(inputs)):
+            return rest(replace(query, inputs=self.over_periods(inputs)[0]))
+        step = max(1, PREDICT_POINTS // int(inputs.n_points.max()))
+        parts = [self._refined(inputs.read(slice(i, i + step)), rest) for i in range(0, len(inputs), step)]
+        return each_part(np.exp, joined(parts)) if self.scalers.learns_logarithms else joined(parts)
+
+    def _refined(self, inputs: FieldSet, rest: Rest) -> Predictions:
+        """Predict for samples on another grid; logarithms where these are learnt."""
+        average = self.method == "average" and not self.is_base_alone
+        found = self.on_grid_of_fit(inputs, lambda part: self._smooth(part, rest), average=average)
+        if self.base is None:
+            return found
+        if not self._goes_around(inputs):
+            return combined(np.add, found, self._smooth_base(inputs))
+        return combined(np.add, found, self.on_grid_of_fit(inputs, self._smooth_base, average=False))
 
     def _smooth(self, inputs: FieldSet, rest: Rest) -> Predictions:
         """Predict what splines can interpolate: logarithms where these are learnt; over a base the corrections."""
@@ -204,12 +223,31 @@ class Refine:
     def on_grid_of_fit(self, inputs: FieldSet, predict: Callable[[FieldSet], Predictions], *, average: bool) -> Any:
         """Predict by samples on the grid of the fit, or at its spacing; as they are where these are."""
         factors, lines = self._plan(inputs)
+        inputs, periods = self.over_periods(inputs)
         if lines is not None:
-            return predict_on_lines(inputs, *lines, predict)
-        return predict(inputs) if max(factors) == 1 else predict_refined(inputs, factors, predict, average=average)
+            return predict_on_lines(inputs, *lines, predict, periods=periods)
+        if max(factors) == 1:
+            return predict(inputs)
+        return predict_refined(inputs, factors, predict, average=average, periods=periods)
+
+    def _goes_around(self, inputs: FieldSet) -> bool:
+        """Whether samples are one period along an axis, where they have another number of points than the fit."""
+        sizes = zip(inputs.grid_shape or (), self.grid_shape or (), self.over_periods(inputs[:1])[1], strict=False)
+        return any(period and size != fitted for size, fitted, period in sizes)
+
+    def over_periods(self, inputs: FieldSet) -> tuple[FieldSet, tuple[float, ...]]:
+        """Samples on one period along axes of declared shifts, and the periods, 0 along other axes."""
+        lines, axes = self.domain.lines, self.domain.axes
+        around = [axis for axis in self.periodic if axes is not None and axis < len(axes) and axes[axis] == axis]
+        if not around or lines is None or inputs.grid_shape is None or not inputs.shared_coords:
+            return inputs, ()
+        return over_periods(inputs, lines, around)
 
     def _plan(self, inputs: FieldSet) -> tuple[GridShape, Lines | None]:
         """Factors; and the lines of the grid of the fit, and their coordinates, where no whole steps lead to it."""
+        periods: tuple[float, ...] = ()
+        if inputs.shared_coords:
+            inputs, periods = self.over_periods(inputs[:1])
         is_elsewhere, grid = self.domain.check(inputs), inputs.grid_shape
         usable = self.spacing is not None and self.geometry == "grid" and inputs.shared_coords
         if self.spacing is None or not usable or grid is None:
@@ -224,6 +262,10 @@ class Refine:
         if not has_lines or lines is None or axes is None:
             return factors, None
         steps = [(-(-size // factor), len(line)) for size, factor, line in zip(grid, factors, lines, strict=True)]
+        for axis, period in enumerate(periods):
+            # Parts of a period that no whole steps divide are no grid around it.
+            if period and grid[axis] % factors[axis]:
+                steps[axis] = (grid[axis], len(lines[axis]))
         differ = [pair for pair in steps if pair[0] != pair[1]]
         return factors, (lines, axes) if differ and min(map(min, differ)) > 1 else None
 
@@ -360,6 +402,12 @@ class Symmetrise:
                 f"{' and '.join(unseen)}. Declare the symmetries in the first fit, or fit anew by warm_start=False.",
                 SkopWarning,
             )
+
+
+def _is_of_array(inputs: FieldSet) -> bool:
+    """Whether samples have the points that arrays are given."""
+    grid = inputs.grid_shape
+    return grid is not None and inputs.shared_coords and np.array_equal(inputs.coords, unit_grid(grid))
 
 
 def in_units(scalers: Scalers, found: Predictions) -> Predictions:

@@ -30,6 +30,7 @@ from skop.surrogate._correction import CorrectionNetwork
 from skop.surrogate._domain import Domain
 from skop.surrogate._predictions import each_part, joined
 from skop.surrogate._stages import PREDICT_POINTS, Query, Refine, Resample, Sensors, Stage, Symmetrise
+from skop.surrogate._symmetries import periodic_axes
 from skop.training import naming_memory
 from skop.training._runtime import thread_limit
 
@@ -127,7 +128,8 @@ class Surrogate:
         geometry = self.geometry if self.sensors is None else "points"
         grid_shape = self.spec.network_spec.grid_shape
         held = (self.spacing, grid_shape, self.domain, self.scalers, self.base, self.is_base_alone)
-        return Refine(self.refinement, geometry, *held)
+        periodic = periodic_axes(self.symmetries, geometry)
+        return Refine(self.refinement, geometry, *held, periodic, self.spec.input_form == "grid")
 
     @property
     def symmetrise(self) -> Symmetrise | None:
@@ -230,6 +232,7 @@ class Surrogate:
         """Predict at the points of the inputs and interpolate; logarithms where the network learns these."""
         if not self.spec.n_outputs:
             raise FieldDataError("coords was given, but the estimator predicts scalars, not fields; leave it out.")
+        inputs, _ = self.refine.over_periods(inputs)
         places = query_points(coords, inputs)
         found, is_log = self.predict(inputs), self.scalers.learns_logarithms
         smooth = each_part(np.log, found) if is_log else found

@@ -20,7 +20,7 @@ from skop import (
     PODRegressor,
     TrainingOptions,
 )
-from skop.data import unit_grid
+from skop.data import check_index, unit_grid
 from skop.data.forms.table import split_params
 from skop.exceptions import FieldDataError, SkopWarning
 from skop.inspection import describe_data
@@ -458,15 +458,76 @@ def test_tables_in_another_order_are_refused():
     repeated = table.set_index(pd.Index([*"aabbc"]))
     for X, y in ((table, moved.loc[table.index]), (table, moved.reset_index()[0]), (repeated, repeated["r"])):
         np.testing.assert_array_equal(model.fit(X, y).predict(X), model.fit(X, y.to_numpy()).predict(X))
-    # Names that are shifted belong to others; numbers may be shifted on purpose, to predict the next step.
+    # Names that are shifted belong to others.
     shifted = pd.Series(SCALARS, [*table.index[1:], "run_9"])
     with pytest.raises(FieldDataError, match=r"row 0 is run_0 .* X and run_1 in that of y: .* at different rows"):
         model.fit(table, shifted)
-    steps = pd.DataFrame(TABLE[:-1]), pd.DataFrame(TABLE[1:], np.arange(1, len(TABLE)))
-    np.testing.assert_array_equal(model.fit(*steps).predict(TABLE), model.fit(TABLE[:-1], TABLE[1:]).predict(TABLE))
     split = train_test_split(table, moved.loc[table.index], random_state=0)
     assert model.fit(split[0], split[2]).score(split[1], split[3]) <= 1
     assert cross_val_score(model, table, moved.loc[table.index], cv=KFold(2, shuffle=True)).shape == (2,)
+
+
+#: Labels of six rows: numbers, dates of working days, floats, and those of several levels, also with names.
+LABELS = {
+    "numbers": pd.Index([1, 2, 3, 5, 8, 13]),
+    "dates": pd.bdate_range("2024-01-04", periods=6),
+    "floats": pd.Index(np.arange(6) / 10),
+    "levels": pd.MultiIndex.from_product([[0, 1], [0, 1, 2]]),
+    "named levels": pd.MultiIndex.from_product([["a", "b"], [0, 1, 2]]),
+}
+
+
+@pytest.mark.parametrize("kind", LABELS)
+def test_rows_that_lost_others_are_refused(kind):
+    """X.dropna() and y.dropna() lose one run each: as many rows are left, and not the same ones."""
+    X, y = (
+        table.set_axis(LABELS[kind]) for table in (pd.DataFrame(np.arange(12.0).reshape(6, 2)), pd.Series(range(6)))
+    )
+    ours, theirs, fields = X.drop(X.index[1]), y.drop(y.index[4]), np.zeros((5, 4, 1))
+    words = r"row 1 is .* in the index of {} and .* in that of {}: .* at different rows\. Take the labels of both"
+    for table, other in ((ours, theirs), (theirs, ours), (X[:5].sample(5, random_state=0), y[1:])):
+        with pytest.raises(FieldDataError, match=r"row \d is .* at different rows\. Take the labels of both"):
+            check_index(other, "y", X=table)
+    for calls, names in (
+        (lambda: PODRegressor(regressor="ridge").fit(ours, theirs), ("X", "y")),
+        (lambda: PODRegressor(regressor="ridge").fit(fields, theirs, params=ours), ("params", "y")),
+        (lambda: MeanFieldRegressor().fit(fields, theirs, sample_weight=ours[0] + 1), ("y", "sample_weight")),
+        (lambda: MeanFieldRegressor().fit(ours, theirs.to_numpy()).score(ours, theirs), ("X", "y")),
+    ):
+        with pytest.raises(FieldDataError, match=words.format(*names)):
+            calls()
+    # Rows by labels of both, other labels, and those that only count rows are taken.
+    rows = ours.index.intersection(theirs.index)
+    check_index(theirs.loc[rows], "y", X=ours.loc[rows])
+    check_index(theirs.set_axis(range(100, 105)), "y", X=ours)
+    check_index(theirs, "y", X=ours.reset_index(drop=True))
+    check_index(theirs, "y", X=["run_0.vtu"] * 5, params=ours)
+
+
+@pytest.mark.parametrize("kind", LABELS)
+def test_rows_that_are_shifted_are_warned_about(kind):
+    """To predict the next step they are on purpose, also in the folds of a cross-validation; else ends were lost."""
+    X = pd.DataFrame(np.arange(12.0).reshape(6, 2)).set_axis(LABELS[kind])
+    has_next = np.arange(6) % 3 < 2 if isinstance(X.index, pd.MultiIndex) else np.arange(6) < 5
+    now, after = X[has_next], X[np.roll(has_next, 1)]
+    rows = np.random.default_rng(0).permutation(len(now))
+    for ours, theirs, side in ((now, after, "after"), (after, now, "before")):
+        for kept in (slice(None), rows):
+            with pytest.warns(SkopWarning, match=rf"all labels in the index of y lie .*{side} those of X\. Rows are"):
+                check_index(theirs.iloc[kept], "y", X=ours.iloc[kept])
+        check_index(theirs.to_numpy(), "y", X=ours)
+
+
+def test_an_index_that_counts_rows_tells_nothing_beside_numbers_of_runs():
+    """Slices of it do: the first rows were left out of one, and the last of the other."""
+    X, y = pd.DataFrame(TABLE), pd.Series(SCALARS)
+    for numbers in ([1, 2, 3, 4, 5], [0, 2, 3, 4, 7], [9, 4, 1, 0, 5]):
+        check_index(y.set_axis(numbers), "y", X=X)
+        check_index(y, "y", X=X.set_axis(numbers))
+    with pytest.warns(SkopWarning, match="of y lie 1 before those of X"):
+        check_index(y.iloc[:-1], "y", X=X.iloc[1:])
+    with pytest.raises(FieldDataError, match="in different order"):
+        check_index(y, "y", X=X.set_axis([1, 0, 2, 3, 4]))
 
 
 def test_repeated_labels_in_another_order_are_refused(subtests):

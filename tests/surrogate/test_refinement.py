@@ -131,6 +131,75 @@ def test_a_grid_whose_axes_run_along_other_coordinates():
     np.testing.assert_allclose(found, fine.values, rtol=1e-11, atol=1e-12)
 
 
+# ---------------------------------------------------------------- periods
+def waves(n_samples, size):
+    """Samples of two waves around a period, on parts of it, and the same waves shifted by a quarter of their length."""
+    weights = np.random.default_rng(0).normal(size=(n_samples, 4))
+    angles = 2 * np.pi * np.outer([1, 2], np.arange(size) / size)
+    X, y = (
+        weights @ np.concatenate([np.cos(angles), np.sin(angles)]),
+        weights @ np.concatenate([np.sin(angles), -np.cos(angles)]),
+    )
+    return X[..., None], y[..., None]
+
+
+@pytest.mark.parametrize("average", [False, True])
+def test_predictions_go_around_a_period(average):
+    """Fields that are rolled by coarse points have rolled predictions, whatever lies between these."""
+    grid, factors = (12, 9), (3, 1)
+    points = unit_grid(grid) * [11 / 12, 1]
+    values = np.random.default_rng(1).normal(size=(2, *grid, 1))
+    for place, periods in ((0, (1.0, 0.0)), (1, (0.0, 0.0))):
+        found = [
+            predict_refined(
+                FieldSet(points, np.roll(values, shift, axis=1).reshape(2, -1, 1), grid_shape=grid),
+                factors,
+                read,
+                average=average,
+                periods=periods,
+            ).fields.reshape(values.shape)
+            for shift in (0, 3)
+        ]
+        assert np.allclose(np.roll(found[0], 3, axis=1), found[1], rtol=1e-12, atol=1e-12) == (place == 0)
+
+
+def test_arrays_are_one_period_where_a_shift_is_declared(subtests):
+    """They have the predictions of points with coordinates, and errors behind the last point of the fit are no larger.
+
+    Twelve points tell less of the inputs.
+    """
+    X, y = waves(12, 16)
+    options = {"width": 4, "depth": 1, "max_iter": 1, "random_state": 0, "symmetries": ["shift_x"]}
+    points = (np.arange(16)[:, None] + 0.5) / 16
+    of_arrays = LaMORegressor(**options).fit(X, y)
+    of_points = LaMORegressor(**options).fit(FieldSet(points, X, grid_shape=(16,)), FieldSet(points, y))
+    for size, least in ((48, 0.02), (32, 0.02), (24, 0.02), (12, 0.1)):
+        with subtests.test(size):
+            fine, truth = waves(12, size)
+            found = of_arrays.predict(fine)
+            coords = np.arange(size)[:, None] / size + 0.5 / 16
+            same = of_points.predict(FieldSet(coords, fine, grid_shape=(size,))).values
+            np.testing.assert_allclose(found, same, atol=1e-5)
+            assert np.abs(found - truth).max() < least * np.abs(truth).max()
+
+
+def test_arrays_of_a_multiple_of_the_points_are_warned_about():
+    """Both readings, of points on the ends and of parts of a period, are common, and an array does not tell which."""
+    X, y = waves(12, 16)
+    model = LaMORegressor(width=4, depth=1, max_iter=1, random_state=0).fit(X, y)
+    for size, points in ((32, "16 points and 31"), (48, "16 points and 46"), (8, "8 points and 15")):
+        with pytest.warns(
+            ResolutionWarning, match=rf"has {size} points, and 16 in the fit.*; {points} would share all"
+        ):
+            model.predict(waves(2, size)[0])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for size in (16, 17, 24, 31):
+            model.predict(waves(2, size)[0])
+        ends = np.linspace(0, 1 + 1e-9, 32)[:, None]
+        model.predict(FieldSet(ends, waves(2, 32)[0], grid_shape=(32,)))
+
+
 # ---------------------------------------------------------------- readings
 WIDE = [((25,), (3,)), ((17, 16), (2, 3)), ((17, 9), (2, 1)), ((11, 11, 11), (2, 2, 2))]
 

@@ -325,7 +325,7 @@ def split_params(X: Any, params: Any) -> tuple[Any, Design | None]:
         )
     design = read_design(params)
     if design.labels.place == Labels.place:
-        check_index(given, params, "params")
+        check_index(params, "params", X=given)
     return X, design
 
 
