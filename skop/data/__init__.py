@@ -27,6 +27,7 @@ from skop.data._pairing import pair_rows as pair_rows
 from skop.data._point_symmetry import MappedSymmetries as MappedSymmetries
 from skop.data._point_symmetry import PointSymmetries as PointSymmetries
 from skop.data._resampling import GridResampler, interpolate_fields
+from skop.data._resampling import are_among as are_among
 from skop.data._resampling import query_points as query_points
 from skop.data._samples import TrainingData as TrainingData
 from skop.data._samples import read as read

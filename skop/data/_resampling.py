@@ -27,7 +27,7 @@ from skop.data._grid import find_grid, unit_grid
 from skop.data._storage import as_storage
 from skop.exceptions import FieldDataError, ResamplingWarning, warn
 
-__all__ = ["GridResampler", "interpolate_fields", "query_points"]
+__all__ = ["GridResampler", "are_among", "interpolate_fields", "query_points"]
 
 #: Largest distance of a query point from the box of a sample, as a fraction of its extent.
 _OUTSIDE = 1e-6
@@ -84,18 +84,49 @@ def _places(coords: Any, inputs: FieldSet) -> FieldSet:
         if points.ndim not in (2, 3):
             raise FieldDataError(
                 f"coords has shape {points.shape}; expected (Q, d), or (n, Q, d) for {n_samples} samples."
+                f"{_of_grid(points)}"
             )
+        if points.ndim == 3 and not isinstance(coords, FieldSet):
+            _warn_of_lines(points, inputs)
     shared = getattr(points, "ndim", 0) == 2
     widths = {item.shape[-1] for item in ([points] if shared else points)}
     if widths != {inputs.n_dims}:
         raise FieldDataError(f"coords has {sorted(widths)} space dimensions, the samples have {inputs.n_dims}.")
     if not shared and len(points) != n_samples:
-        raise FieldDataError(f"coords holds points of {len(points)} samples, X has {n_samples}; pass one set for each.")
+        raise FieldDataError(
+            f"coords holds points of {len(points)} samples, X has {n_samples}; pass one set for each.{_of_grid(points)}"
+        )
     if any(len(item) == 0 for item in ([points] if shared else points)):
         raise FieldDataError("coords holds no points for some sample; pass at least one.")
     if isinstance(points, list):
         return FieldSet(points, [np.empty((len(item), 0)) for item in points])
     return FieldSet(points, np.empty((n_samples, points.shape[-2], 0)))
+
+
+def _of_grid(points: Any) -> str:
+    """How the points of a grid are passed, if these may be some: an array of more than two axes."""
+    if getattr(points, "ndim", 0) < 3:
+        return ""
+    return f" The points of a grid, for all samples, are coords.reshape(-1, {points.shape[-1]})."
+
+
+def _warn_of_lines(points: FloatArray, inputs: FieldSet) -> None:
+    """Warn if points (n, Q, d), read as those of n samples that share their nodes, are lines of one grid."""
+    n_samples, n_points, n_dims = points.shape
+    if not inputs.shared_coords or n_samples != len(inputs) or min(n_samples, n_points, n_dims) < 2:
+        return
+    slack = SAME_POINT * np.ptp(points, axis=(0, 1))
+    # Of a line one coordinate is constant, which goes from line to line in one direction, and the others are shared.
+    is_constant = (np.ptp(points, axis=1) <= slack).all(axis=0)
+    is_shared = (np.ptp(points, axis=0) <= slack).all(axis=0)
+    steps = np.diff(points[:, 0], axis=0)
+    goes_on = ((steps > slack).all(axis=0) | (steps < -slack).all(axis=0)) & is_constant
+    if goes_on.any() and is_shared[~goes_on].all() and (~is_constant & is_shared).any():
+        warn(
+            f"coords has shape {points.shape} and is read as {n_points} points for each of the {n_samples} samples, "
+            f"but is a grid of {n_samples} x {n_points} points, of which each sample gets a line.{_of_grid(points)} If "
+            "the lines are meant, pass them as a list: coords=list(coords)."
+        )
 
 
 def _check_inside(places: FieldSet, inputs: FieldSet, reach: tuple[FloatArray, FloatArray] | None) -> None:
@@ -115,6 +146,21 @@ def _check_inside(places: FieldSet, inputs: FieldSet, reach: tuple[FloatArray, F
                 f"query point {point} of sample {sample} has coordinate {axis} = {wanted[point, axis]:g}, outside the "
                 f"sample's {lower[axis]:g} to {upper[axis]:g}; pass points inside it (nothing is extrapolated)."
             )
+
+
+def are_among(places: FieldSet, nodes: FieldSet | FloatArray) -> bool:
+    """Whether all points of all samples are some of the nodes (P, d), or of those of the sample, up to rounding."""
+    shared = nodes.coords if isinstance(nodes, FieldSet) and nodes.shared_coords else nodes
+    if isinstance(shared, FieldSet):
+        pairs = [*zip(places.coords_list(), shared.coords_list(), strict=True)]
+    else:
+        pairs = [(points, shared) for points in ([places.coords] if places.shared_coords else places.coords_list())]
+    for points, own in pairs:
+        slack = SAME_POINT * np.ptp(own, axis=0).max()
+        is_same = points.shape == own.shape and (np.abs(points - own) <= slack).all()
+        if not is_same and (KDTree(own).query(points, p=np.inf)[0] > slack).any():
+            return False
+    return True
 
 
 def interpolate_fields(fields: FieldSet, places: FieldSet, *, outside: Literal["hull", "point"] = "hull") -> FloatArray:

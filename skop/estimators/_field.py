@@ -224,6 +224,8 @@ class FieldRegressor(RegressorMixin, FieldReader):
                 raise FieldDataError("coords was given, but the estimator predicts scalars, not fields; leave it out.")
             is_told = self._warn_if_outside(inputs, X)
             (mean, *others), places = ask(inputs, points)
+            if len(others) == 1:
+                self._warn_of_spread(inputs, places)
             if writer is None and not is_told and self.ranges_ is not None:
                 self._warn_of_outputs(mean, self.ranges_)
             labels = None if self.spec_.target_form.scalar_names is None else form_of(X).labels(X)

@@ -20,6 +20,7 @@ from skop.data import (
     FieldSet,
     PointSymmetries,
     TrainingData,
+    are_among,
     check_index,
     check_order_of_files,
     form_of,
@@ -363,3 +364,17 @@ class FieldReader(BaseEstimator):
         found = [finding for finding in found if not (is_told and finding.what.startswith(of_points))]
         warn_of_findings(found, self._files(X, len(inputs)) if found else None)
         return bool(found)
+
+    def _warn_of_spread(self, inputs: FieldSet, places: FieldSet) -> None:
+        """Warn if fields are predicted elsewhere than at the points of X, or of y in the fit, with their deviations."""
+        if _is_checked.get() or not self.spec_.n_outputs or self.spec_.target_points == "own":
+            return
+        nodes: Any = inputs if self.spec_.target_points == "inputs" else self.coords_
+        if not are_among(places, nodes):
+            count = inputs.n_points.max() if nodes is inputs else len(nodes)
+            warn(
+                f"standard deviations are those at {count} points, but fields are predicted here at "
+                f"{places.n_points.max()}, some of which are others: errors of the interpolation come in addition, "
+                "which are not in them, so that they may be far too small there. Fit to fields at the points of the "
+                "prediction, or compare with known fields there."
+            )

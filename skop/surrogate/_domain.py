@@ -382,7 +382,7 @@ class SeenRanges:
         """Find the numbers of a prediction that are outside of the ranges and their tolerances.
 
         Names are those of the global parameters, times those of the predicted frames. Without `every` the lowest and
-        the highest of each kind are enough, and fields that are in a file are read in part only.
+        the highest of each kind but times are enough, and fields that are in a file are read in part only.
         """
         found: list[Finding] = []
         if self.params is not None and self.tailed is not None and inputs.params is not None:
@@ -397,7 +397,10 @@ class SeenRanges:
             found += self._findings_of_fields(inputs, self.values, self.sizes, every)
         if times is not None and self.times is not None:
             column = np.sort(times)[:, np.newaxis]
-            beyond = _beyond(column, column, self.times, _limits_of_box(self.times), ["time"], every)
+            # Other than parameters of a design, times of frames end where they end, however close to it another is.
+            slack = min(ROUNDING * np.abs(self.times).max(), _MARGIN * np.ptp(self.times) or np.inf)
+            limits = self.times + np.array([[-slack], [slack]])
+            beyond = _beyond(column, column, self.times, limits, ["time"], every=True)
             # Times are those of all samples.
             found += [replace(finding, samples=()) for finding in beyond]
         return found + self._findings_of_points(inputs, every)
@@ -479,10 +482,12 @@ class SeenRanges:
 
 def warn_of_findings(found: list[Finding], files: Sequence[str] | None = None) -> None:
     """Warn once about all numbers outside of the ranges, with the furthest of each kind, by files if there are any."""
-    worst: dict[str, Finding] = {}
+    worst: dict[Any, Finding] = {}
     for finding in found:
-        if finding.what not in worst or finding.excess > worst[finding.what].excess:
-            worst[finding.what] = finding
+        # Each time that is asked for is one of its own.
+        key = (finding.what, finding.value) if finding.what == "time" else finding.what
+        if key not in worst or finding.excess > worst[key].excess:
+            worst[key] = finding
     if not worst:
         return
     words = []

@@ -1,5 +1,7 @@
 """Fields at other points: exact for what the method represents, and refused outside."""
 
+import warnings
+
 import numpy as np
 import pytest
 from scipy.spatial import Delaunay, KDTree
@@ -7,7 +9,7 @@ from scipy.spatial import Delaunay, KDTree
 from skop import FieldSet
 from skop.data import unit_grid
 from skop.data._resampling import interpolate_fields, query_points
-from skop.exceptions import FieldDataError
+from skop.exceptions import FieldDataError, SkopWarning
 
 
 def linear(points):
@@ -257,3 +259,53 @@ def test_of_clouds_without_nodes_on_the_rim_the_hull_is_no_worse_than_the_neares
         by_hull, by_point = (interpolate_fields(*samples, outside=kind)[0, :, 0] for kind in ("hull", "point"))
         # By facets alone errors are 2.5 and 3 times as large.
         assert np.linalg.norm(by_hull - truth) < 1.1 * np.linalg.norm(by_point - truth)
+
+
+# ---------------------------------------------------------------------- points of a grid
+def grid_of(n_lines, n_points):
+    """Points (n_lines, n_points, 2) of a grid, each line along the last coordinate."""
+    axes = np.linspace(0.1, 0.9, n_lines), np.linspace(0.2, 0.8, n_points)
+    return np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1)
+
+
+def samples(count, coords=None):
+    coords = unit_grid((3, 3)) if coords is None else coords
+    return FieldSet(coords, np.ones((count, 9, 1)))
+
+
+def test_points_of_a_grid_that_are_no_samples_say_how_they_are_passed():
+    for coords in (grid_of(5, 7), grid_of(5, 7)[None]):
+        with pytest.raises(FieldDataError, match=r"points of a grid, for all samples, are coords.reshape\(-1, 2\)"):
+            query_points(coords, samples(4))
+    with pytest.raises(FieldDataError, match=r"pass one set for each\.$"):
+        query_points([line[:k] for k, line in enumerate(grid_of(5, 7), 1)], samples(4))
+
+
+@pytest.mark.parametrize("turn", [lambda grid: grid, lambda grid: grid[..., ::-1], lambda grid: grid[::-1, ::-1]])
+def test_a_grid_of_as_many_lines_as_samples_is_named(turn):
+    coords = turn(grid_of(5, 7))
+    with pytest.warns(SkopWarning, match=r"\(5, 7, 2\) and is read as 7 points .* grid of 5 x 7 .*reshape\(-1, 2\)"):
+        query_points(coords, samples(5))
+    space = np.concatenate([coords, np.full((5, 7, 1), 0.5)], axis=-1)
+    with pytest.warns(SkopWarning, match=r"coords.reshape\(-1, 3\)"):
+        query_points(space, FieldSet(unit_grid((2, 2, 2)), np.ones((5, 8, 1))))
+
+
+def test_points_of_each_sample_are_no_grid():
+    rng, grid = np.random.default_rng(0), grid_of(5, 7)
+    own = np.repeat(unit_grid((3, 3))[None], 5, axis=0) * rng.uniform(0.95, 1, (5, 1, 1))
+    bent = grid + 0.01 * np.sin(9 * grid[..., ::-1])
+    moved = np.concatenate([grid[..., :1], grid[..., 1:] * rng.uniform(0.9, 1, (5, 1, 1))], axis=-1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for coords in (
+            bent,
+            moved,
+            rng.permutation(grid),
+            [*grid],
+            rng.uniform(0.1, 0.9, (5, 7, 2)),
+            grid[:1].repeat(5, 0),
+        ):
+            query_points(coords, samples(5))
+        query_points(np.clip(grid, 0.2, 0.8), samples(5, own))
+        query_points(FieldSet(grid), samples(5))

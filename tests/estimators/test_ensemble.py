@@ -1,5 +1,7 @@
 """EnsembleRegressor: means and spreads of its members, in every form of y."""
 
+import warnings
+
 import numpy as np
 import pytest
 from sklearn.ensemble import ExtraTreesRegressor
@@ -7,6 +9,7 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.tree import DecisionTreeRegressor
 
 from skop import (
+    AutoRegressor,
     ConformalRegressor,
     EnsembleRegressor,
     FieldSet,
@@ -183,3 +186,34 @@ def test_groups_are_for_members_that_take_them():
     # The inputs that come twice are groups to a band.
     band = ConformalRegressor(members, coverage=0.5, random_state=0).fit(X, y)
     assert band.predict(X).shape == (24, 3)
+
+
+# ---------------------------------------------------------------------- points between those of the fit
+@pytest.mark.parametrize("kind", ["pod", "ensemble", "law", "auto"])
+def test_deviations_between_the_points_of_the_fit_lack_the_interpolation_and_say_so(kind):
+    """Waves of three points each: exact at the points, and wrong between them by far more than the deviation."""
+    rng = np.random.default_rng(0)
+    size, nodes = rng.uniform(1, 2, (20, 1)), np.linspace(0, 1, 25)[:, None]
+    pod = PODRegressor(regressor="ridge")
+    model = {
+        "pod": pod,
+        "ensemble": EnsembleRegressor(PODRegressor(regressor=ExtraTreesRegressor(9)), n_members=2, random_state=0),
+        "law": LawRegressor(pod, proportional_to=0),
+        "auto": AutoRegressor(candidates=[("pod", pod)], random_state=0, verbose=False),
+    }[kind]
+    waves = lambda points: size[:, None] * np.sin(50 * points)  # noqa: E731
+    model.fit(size, FieldSet(nodes, waves(nodes)))
+    places = np.concatenate([nodes[:5], nodes[:5] + 1 / 50])
+
+    def said(coords):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            found = model.predict(size, coords=coords, return_std=True)
+        return found, [str(item.message) for item in caught if str(item.message).startswith("standard deviations")]
+
+    for coords in (None, nodes, nodes[::-2], nodes[3:5] + 1e-9):
+        assert not said(coords)[1]
+    (mean, spread), messages = said(places)
+    assert len(messages) == 1
+    assert "are those at 25 points, but fields are predicted here at 10, some of which are others" in messages[0]
+    assert np.abs(mean.values - waves(places))[:, 5:].mean() > 5 * spread.values.mean()

@@ -263,6 +263,18 @@ def test_times_outside_of_those_of_the_fit_are_named():
     assert len(model.check(DESIGN)) == 0
 
 
+@pytest.mark.parametrize("times", [np.geomspace(0.05, 1.6, 6), np.linspace(0.05, 1.6, 32)])
+def test_each_time_before_the_first_frame_or_after_the_last_is_named(times):
+    y = np.ones(len(times)) * DESIGN["t"].to_numpy()[:, None]
+    model = TimeConditionedRegressor(PODRegressor(regressor="ridge"), times=times).fit(DESIGN, y)
+    # Times in files have six digits.
+    assert not said_of(lambda: model.predict(DESIGN, times=[0.05, 0.0500001, 0.0499999, 0.7, 1.6000001]))
+    (message,) = said_of(lambda: model.predict(DESIGN, times=[0.01, 0.7, 0.001, 3.2]))
+    for time in ("0.01", "0.001", "3.2"):
+        assert f"time is {time}, in the fit 0.05 to 1.6 (" in message
+    assert model.check(DESIGN, times=[0.01, 0.7, 0.001, 3.2])["value"].tolist() == [0.001, 0.01, 3.2]
+
+
 # ---------------------------------------------------------------- other estimators
 def test_estimators_that_wrap_others_warn_once_and_of_the_users_data(on_fields):
     inputs = fields(12)

@@ -7,7 +7,7 @@ import warnings
 import numpy as np
 import pytest
 import torch
-from sklearn.base import clone
+from sklearn.base import BaseEstimator, RegressorMixin, clone
 from sklearn.linear_model import Ridge
 from sklearn.model_selection import GridSearchCV
 
@@ -16,7 +16,7 @@ from skop.data import unit_grid
 from skop.estimators.fitting import _objective
 from skop.estimators.fitting._objective import objective_of
 from skop.estimators.temporal._rollout import _one_steps
-from skop.exceptions import ExtrapolationWarning, FieldDataError
+from skop.exceptions import ExtrapolationWarning, FieldDataError, SkopWarning
 from skop.metrics import neg_relative_l2_scorer, relative_l2_error
 from skop.training import Trainer
 
@@ -114,6 +114,63 @@ def test_a_window_of_two_learns_a_recurrence_of_second_order():
     np.testing.assert_allclose(model.predict(waves[16:, :, :2]), waves[16:, :, 2:], atol=1e-5)
     one = RolloutRegressor(exact(n_components=1), window=1).fit(waves[:16, :, :1], waves[:16, :, 1:])
     assert one.score(waves[16:, :, :1], waves[16:, :, 1:]) < 0.5
+
+
+class Multiple(RegressorMixin, BaseEstimator):
+    """A multiple of the last of `window` frames, of fields or of a table."""
+
+    def __init__(self, factor=1.0, window=2):
+        self.factor, self.window = factor, window
+
+    def fit(self, X, y, sample_weight=None):
+        self.fitted_ = True
+        return self
+
+    def predict(self, X):
+        values = np.asarray(X.values if isinstance(X, FieldSet) else X)
+        found = self.factor * values[..., -values.shape[-1] // self.window :]
+        return X.with_values(found) if isinstance(X, FieldSet) else found
+
+
+@pytest.mark.parametrize("form", ["fields", "table", "clouds"])
+@pytest.mark.parametrize("factor", [0.985, 0.995, 0.95, 1.02])
+def test_a_step_that_is_worse_than_the_last_frame_is_named(form, factor):
+    """Frames that shrink by 0.98: repeating one has an error of 1 / 0.98 - 1, a multiple one of its own."""
+    rng = np.random.default_rng(0)
+    frames = rng.uniform(1, 2, (12, 6, 2))[:, :, None] * 0.98 ** np.arange(6)[:, None]
+    frames[-3:] = frames[-3:, :, :1] * 1.5 ** np.arange(6)[:, None]
+    X, y = frames[:, :, :2].reshape(12, 6, 4), frames[:, :, 2:].reshape(12, 6, 8)
+    if form == "table":
+        X, y = X[:, 0], y[:, 0]
+    elif form == "clouds":
+        sizes = rng.integers(3, 7, 12)
+        X, y = (
+            FieldSet([rng.random((k, 2)) for k in sizes], [v[:k] for v, k in zip(part, sizes, strict=True)])
+            for part in (X, y)
+        )
+        y = X.with_values(y.values)
+    model = RolloutRegressor(Multiple(factor), window=2)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        model.fit(X, y, sample_weight=[1.0] * 9 + [0.0] * 3)
+    said = [str(item.message) for item in caught if str(item.message).startswith("one step of")]
+    error, change = abs(factor / 0.98 - 1), 1 / 0.98 - 1
+    assert len(said) == (error > change)
+    if said:
+        assert f"one step of Multiple has an error of {error:.2g} on 32 frames of the fit" in said[0]
+        assert f"has {change:.2g}: no model" in said[0]
+        assert "or PODRegressor" in said[0]
+
+
+def test_what_is_no_frame_or_hardly_changes_is_not_compared_with_the_last():
+    frames = np.random.default_rng(0).uniform(1, 2, (12, 6, 1)) * np.ones(4)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", "one step of")
+        RolloutRegressor(Multiple(1 + 1e-8, 1), window=1).fit(frames[..., :1], frames[..., 1:])
+        RolloutRegressor(Multiple(0.5, 1), window=2, n_steps=1).fit(frames[..., :2], frames[..., 1:])
+        RolloutRegressor(Multiple(3.0, 1), window=1).fit(0 * frames[..., :1], 0 * frames[..., 1:])
+    with pytest.warns(SkopWarning, match="error of 0.01 on 32 frames of the fit, where .* has 0:"):
+        RolloutRegressor(Multiple(0.99, 1), window=1).fit(frames[..., :1], frames[..., 1:])
 
 
 def test_tables_are_time_series_of_one_point():

@@ -669,3 +669,22 @@ def test_other_refusals(fields):
     targets = points.with_values(y.reshape(12, 16, 10)).with_params(np.ones((12, 1)))
     with pytest.raises(FieldDataError, match="predicts frames, but y has params"):
         TimeConditionedRegressor(network(), times=5).fit(points, targets)
+
+
+# ---------------------------------------------------------------------- times without a logarithm
+@pytest.mark.parametrize("form", ["fields", "table"])
+def test_a_time_without_a_logarithm_is_called_the_time(form):
+    rng = np.random.default_rng(0)
+    times, sizes = np.geomspace(0.05, 1.6, 6), 1 + rng.random((14, 1))
+    model = PODRegressor(regressor="ridge", param_transform="log")
+    X = sizes if form == "table" else FieldSet(unit_grid((5,)), np.ones((14, 5, 1)), params=sizes)
+    y = sizes * times**-0.5 if form == "table" else X.with_values(np.repeat((sizes * times**-0.5)[:, None], 5, axis=1))
+    model = TimeConditionedRegressor(model, times=times).fit(X, y)
+    words = r"the time 0 is not positive, but those of the fit, 0.05 to 1.6, .*PODRegressor\(param_transform=None\)"
+    with pytest.warns(ExtrapolationWarning, match="time is 0, in"), pytest.raises(FieldDataError, match=words):
+        model.predict(X, times=[0.0])
+    # Another number without a logarithm is a parameter as before.
+    wrong = np.where(np.arange(14)[:, None] == 3, -1.0, sizes)
+    wrong = wrong if form == "table" else X.with_params(wrong)
+    with pytest.warns(ExtrapolationWarning), pytest.raises(FieldDataError, match="parameter 0 of X is -1 in sample 3"):
+        model.predict(wrong, times=[0.1])

@@ -23,7 +23,16 @@ from skop.estimators.files._file_checks import Held, checks, is_array
 from skop.estimators.files._persistence import KNOWN
 from skop.exceptions import FieldDataError
 
-__all__ = ["OutputModel", "Outputs", "joined", "joined_tensors", "logarithms_of", "order_of", "part_of"]
+__all__ = [
+    "NotPositiveError",
+    "OutputModel",
+    "Outputs",
+    "joined",
+    "joined_tensors",
+    "logarithms_of",
+    "order_of",
+    "part_of",
+]
 
 #: Folds of the cross-validation of regressors without a closed form of leave-one-out.
 _FOLDS = 5
@@ -34,6 +43,14 @@ _ONE_SAMPLE = (
 )
 #: Numbers of channels and of scalars.
 Outputs = tuple[IntArray, IntArray]
+
+
+class NotPositiveError(FieldDataError):
+    """A parameter whose logarithm is read is not positive; estimators around this one know if the last is the time."""
+
+    def __init__(self, message: str, *, is_last: bool) -> None:
+        super().__init__(message)
+        self.is_last = is_last
 
 
 @dataclass(eq=False)
@@ -168,9 +185,10 @@ class OutputModel:
         wrong = (params <= 0) & self.reads_logarithms & (self.lowest is None or self.lowest == 0)
         if wrong.any():
             row, column = np.argwhere(wrong)[0]
-            raise FieldDataError(
+            raise NotPositiveError(
                 f"parameter {column} of X is {params[row, column]:.3g} in sample {row}, but all were positive in the "
-                "fit, and PODRegressor reads the logarithm; pass positive numbers, or fit with param_transform=None."
+                "fit, and PODRegressor reads the logarithm; pass positive numbers, or fit with param_transform=None.",
+                is_last=bool(column == params.shape[1] - 1),
             )
         return (self.logarithms(params) - self.shift) / self.scale
 

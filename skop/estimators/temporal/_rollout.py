@@ -13,7 +13,7 @@ from typing import Any, Self
 import numpy as np
 from sklearn.utils import check_random_state
 
-from skop._sklearn_compat import HasMethods, Interval, fit_context
+from skop._sklearn_compat import HasMethods, Interval, final_regressor, fit_context
 from skop._typing import FloatArray
 from skop.data import FieldSet, MeshRun, Predictions, TrainingData, find_runs, form_of, read_frames
 from skop.estimators._field import restored_on_failure
@@ -21,10 +21,12 @@ from skop.estimators._parts import by_chunks
 from skop.estimators._weights import labels_of_groups
 from skop.estimators.files._file_checks import Held, checks
 from skop.estimators.operators._operator import OperatorRegressor
-from skop.estimators.temporal._frames import BaseFrameRegressor, join_frames, repeat_samples
+from skop.estimators.temporal._frames import BaseFrameRegressor, join_frames
 from skop.estimators.temporal._unrolling import StepForward
-from skop.exceptions import FieldDataError, NonFinitePredictionError, warn
+from skop.exceptions import FieldDataError, NonFinitePredictionError, held_warnings, warn
+from skop.metrics import channel_sizes, relative_l2_error
 from skop.surrogate._domain import SeenRanges
+from skop.surrogate._profile import ROUNDING
 from skop.surrogate._symmetries import require_all_frames
 from skop.training import TrainingPlan
 
@@ -32,6 +34,8 @@ __all__ = ["RolloutRegressor"]
 
 #: Relative difference of time steps that counts as rounding of the times in files.
 _EQUAL_STEPS = 1e-2
+#: Frames of the fit, evenly chosen among all, on which a step is compared with the last frame.
+_JUDGED = 32
 
 
 class RolloutRegressor(BaseFrameRegressor):
@@ -187,10 +191,16 @@ class RolloutRegressor(BaseFrameRegressor):
         ------
         FieldDataError
             If X or y cannot be used, or their channels are not whole frames; a ValueError.
+
+        Warns
+        -----
+        SkopWarning
+            If one step from frames of the fit has a larger error than the last frame again.
         """
         with restored_on_failure(self):
             data, weight = self._read_trajectories(X, y, sample_weight, params, groups)
             self._fit(data, weight, self._fitting(checkpoint_dir, labels_of_groups(groups, len(data.inputs))))
+            self._warn_if_worse_than_last(data, weight)
         return self
 
     def _fit(self, data: TrainingData, weight: FloatArray | None, fit: Callable[..., Any]) -> None:
@@ -209,6 +219,37 @@ class RolloutRegressor(BaseFrameRegressor):
         self.n_frames_, self.window_ = n_steps, self.window
         scalars = not data.spec.n_outputs and not data.spec.has_features
         self.feeds_back_ = self.window * n_channels == data.inputs.n_channels and not scalars
+
+    def _warn_if_worse_than_last(self, data: TrainingData, weight: FloatArray | None) -> None:
+        """Warn if steps from true frames of the fit are further from the next frames than the last frames are."""
+        if not self.feeds_back_:
+            return
+        used = np.arange(len(data.inputs)) if weight is None else np.flatnonzero(weight)
+        numbers = np.unique(np.linspace(0, len(used) * self.n_frames_ - 1, _JUDGED).astype(int))
+        runs, rows = np.unique(used[numbers // self.n_frames_], return_inverse=True)
+        outputs, places = (fields[runs] for fields in self._target_frames(data))
+        size = outputs.n_channels // self.n_frames_
+        rows = rows * self.n_frames_ + numbers % self.n_frames_
+        windows, true = _one_steps(data.inputs[runs], outputs, places, self.n_frames_, size, rows)
+        try:
+            with held_warnings():
+                found = windows.with_values(self._predict_frame(windows))
+        except NonFinitePredictionError:
+            # A prediction says so.
+            return
+        last = windows.with_values(np.asarray(windows.values)[..., -size:])
+        if not np.any(true.values):
+            return
+        error, change = (_mean_error(part, true, is_table=data.spec.has_features) for part in (found, last))
+        if error > max(change, ROUNDING):
+            name = type(final_regressor(self.estimator_)[0]).__name__
+            other = "more time for the fit, or PODRegressor, which learns small changes"
+            other = "or a longer window" if name == "PODRegressor" else other
+            warn(
+                f"one step of {name} has an error of {error:.2g} on {len(numbers)} frames of the fit, where to repeat "
+                f"the last frame has {change:.2g}: no model at all would be better at it, on new trajectories too. "
+                f"Take larger steps, such as every fifth frame, {other}."
+            )
 
     def _read(self, X: Any, y: Any, *, params: Any = None, **options: Any) -> TrainingData:
         """X and y of a fit; columns of a table are states, and constants among them would become states too."""
@@ -513,19 +554,31 @@ def _in_words(lowest: float, highest: float) -> str:
     return f"{lowest:g} to {highest:g}" if _is_longer(highest, lowest) else f"{highest:g}"
 
 
+def _mean_error(found: FieldSet, true: FieldSet, *, is_table: bool) -> float:
+    """Mean relative L2 error of frames, of which channels count alike; states of a table are relative to all states."""
+    kind: Any = "scalar" if is_table else "field"
+    one, other = (np.asarray(part.values)[:, 0] if is_table else part.to_list() for part in (true, found))
+    units = channel_sizes(one, kind=kind) if true.n_channels > 1 else None
+    return float(relative_l2_error(one, other, kind=kind, units=units))
+
+
 def _one_steps(
-    inputs: FieldSet, targets: FieldSet, places: FieldSet, n_steps: int, n_channels: int
+    inputs: FieldSet, targets: FieldSet, places: FieldSet, n_steps: int, n_channels: int, rows: Any = None
 ) -> tuple[FieldSet, FieldSet]:
-    """Return the windows and the frames that follow them, with all steps of a trajectory directly after each other."""
+    """Return the windows and the frames that follow them, with all steps of a trajectory directly after each other.
+
+    Numbers of rows choose some of these.
+    """
     if n_steps == 1:
         return inputs, join_frames(places, targets.to_list())
     width = inputs.n_channels
     histories = [np.concatenate(pair, axis=-1) for pair in zip(inputs.to_list(), targets.to_list(), strict=True)]
-    starts = range(0, n_steps * n_channels, n_channels)
-    windows = [history[:, start : start + width] for history in histories for start in starts]
-    nexts = [history[:, start + width : start + width + n_channels] for history in histories for start in starts]
-    points = repeat_samples(inputs, n_steps)
-    return join_frames(points, windows).with_params(points.params), join_frames(repeat_samples(places, n_steps), nexts)
+    rows = np.arange(len(inputs) * n_steps) if rows is None else rows
+    chosen = [(histories[row // n_steps], row % n_steps * n_channels) for row in rows]
+    windows = [history[:, start : start + width] for history, start in chosen]
+    nexts = [history[:, start + width : start + width + n_channels] for history, start in chosen]
+    points, places = inputs[rows // n_steps], places[rows // n_steps]
+    return join_frames(points, windows).with_params(points.params), join_frames(places, nexts)
 
 
 # ---------------------------------------------------------------------- what a file must hold

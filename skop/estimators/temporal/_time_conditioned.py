@@ -33,6 +33,7 @@ from skop.data.forms.series import numbers_of_times
 from skop.estimators._field import restored_on_failure
 from skop.estimators._parts import by_chunks
 from skop.estimators._weights import labels_of_groups
+from skop.estimators.classical._output_models import NotPositiveError
 from skop.estimators.files._file_checks import Held, checks
 from skop.estimators.temporal._frames import BaseFrameRegressor, join_frames, repeat_samples
 from skop.exceptions import FieldDataError, NonFinitePredictionError, SkopWarning, warn
@@ -498,9 +499,19 @@ class TimeConditionedRegressor(BaseFrameRegressor):
     def _frame_at(self, state: FieldSet, time: float, coords: Any = None) -> tuple[FloatArray, FieldSet]:
         """Predict one frame on the points of the inputs, or on others that the estimator knows, and these points."""
         timed = _with_times(state, [time], table=self.spec_.has_features)
-        if coords is None:
-            return self._predict_frame(timed), state
-        predictions, places = self.estimator_._predict_at(timed, coords)
+        try:
+            if coords is None:
+                return self._predict_frame(timed), state
+            predictions, places = self.estimator_._predict_at(timed, coords)
+        except NotPositiveError as error:
+            if not error.is_last or time > 0:
+                raise
+            known = getattr(self, "_knots", self.times_)
+            raise FieldDataError(
+                f"the time {time:.3g} is not positive, but those of the fit, {known.min():.3g} to {known.max():.3g}, "
+                "were, and PODRegressor within reads their logarithm; pass positive times, or fit "
+                "TimeConditionedRegressor(PODRegressor(param_transform=None))."
+            ) from error
         return np.asarray(predictions.fields), places
 
     def error_by_time(

@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 from joblib import Parallel, delayed
-from scipy.spatial import KDTree
 from sklearn.base import clone
 from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection import LeaveOneGroupOut, LeaveOneOut
@@ -33,9 +32,8 @@ from skop.estimators.uncertainty._scores import KINDS, Pool, check_size, masses,
 from skop.exceptions import FieldDataError, warn
 from skop.surrogate._novelty import count_seen
 from skop.surrogate._predictions import combined, each_part, joined
-from skop.surrogate._profile import ROUNDING
 
-__all__ = ["Calibration", "FittedModel", "are_among"]
+__all__ = ["Calibration", "FittedModel"]
 
 #: Part of the held-out samples that estimate a scale; the others calibrate.
 _SCALE_SHARE = 1 / 3
@@ -380,16 +378,6 @@ def _raised(sizes: FloatArray, places: FieldSet) -> FloatArray:
     squares = np.add.reduceat(flat**2, starts_of(counts), axis=0) / counts[:, None]
     lowest = np.maximum(_LOWEST * np.sqrt(squares), np.finfo(np.float64).tiny)
     return np.maximum(flat, np.repeat(lowest, counts, axis=0)).reshape(sizes.shape)
-
-
-def are_among(places: FieldSet, nodes: FloatArray) -> bool:
-    """Whether all points of all samples are some of the nodes (P, d), up to rounding."""
-    slack = ROUNDING * np.ptp(nodes, axis=0).max()
-    for points in [places.coords] if places.shared_coords else places.coords_list():
-        is_same = points.shape == nodes.shape and (np.abs(points - nodes) <= slack).all()
-        if not is_same and (KDTree(nodes).query(points, p=np.inf)[0] > slack).any():
-            return False
-    return True
 
 
 def _scale_at(scale: FloatArray, points: FloatArray | None, places: FieldSet) -> FloatArray:

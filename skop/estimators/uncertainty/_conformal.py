@@ -18,7 +18,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from skop._sklearn_compat import HasMethods, Interval, StrOptions, final_regressor, fit_context
 from skop._typing import FloatArray, IntArray
-from skop.data import FieldSet, PointSymmetries, Predictions, TrainingData, is_mesh_series, split_series
+from skop.data import FieldSet, PointSymmetries, Predictions, TrainingData, are_among, is_mesh_series, split_series
 from skop.estimators._field import FieldRegressor, restored_on_failure
 from skop.estimators._parts import by_chunks
 from skop.estimators._weights import check_weight, used_samples
@@ -29,7 +29,7 @@ from skop.estimators.files._persistence import KNOWN
 from skop.estimators.fitting._checkpoint import passed_on, require_seed
 from skop.estimators.selection._search import Samples
 from skop.estimators.temporal._frames import BaseFrameRegressor
-from skop.estimators.uncertainty._calibration import Calibration, FittedModel, are_among
+from skop.estimators.uncertainty._calibration import Calibration, FittedModel
 from skop.estimators.uncertainty._ensemble import EnsembleRegressor
 from skop.estimators.uncertainty._scores import (
     KINDS,
