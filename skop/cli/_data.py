@@ -604,6 +604,8 @@ def _numbered_rows(table: Any, names: Sequence[str], choice: Choice) -> Any:
 
 def _matched(table: Any, column: str, rows: Any, choice: Choice, *, counts: bool) -> tuple[Any, str | None]:
     """Rows of a table that files belong to by a column, and this column if it only counts rows, some without a file."""
+    kept = sorted(table[column].iloc[rows])
+    counts |= table[column].dtype.kind in "iu" and kept == [kept[0] + step for step in range(len(kept))]
     also = "" if choice.columns or counts else ", and are a parameter too (see --param)"
     click.echo(
         f"{choice.params}: the numbers in column {column!r} are matched with those in the names of the files{also}",
@@ -611,8 +613,9 @@ def _matched(table: Any, column: str, rows: Any, choice: Choice, *, counts: bool
     )
     unused = table[column].drop(rows)
     if len(unused):
-        words = [f"{number:g}" for number in unused[:_SHOWN]] + ["..."] * (len(unused) > _SHOWN)
-        click.echo(f"{choice.params}: {len(unused)} rows have no file and are not used: {_listed(words)}", err=True)
+        words = [f"{number:.0f}" for number in unused[:_SHOWN]] + ["..."] * (len(unused) > _SHOWN)
+        what = "rows have no file and are" if len(unused) > 1 else "row has no file and is"
+        click.echo(f"{choice.params}: {len(unused)} {what} not used: {_listed(words)}", err=True)
     # With gaps, the numbers would be a parameter.
     return table.iloc[rows].reset_index(drop=True), column if counts and len(unused) else None
 

@@ -130,16 +130,21 @@ def check_index(other: Any, what: str, **tables: Any) -> None:
     """Raise an error if a table and the first of others that has an index hold labels at different rows.
 
     Labels that all lie on one side of the others, in the same order, may be shifted on purpose, as where y is the next
-    step: this is a warning. What stands beside files is matched with these.
+    step, and whole numbers that are not the same may be a default of pandas in one of both: these are warnings. What
+    stands beside files is matched with these.
     """
     X = tables["X"]
     name, held = next(((key, table) for key, table in tables.items() if hasattr(table, "iloc")), ("X", None))
     items = X if isinstance(X, list | tuple) or (isinstance(X, np.ndarray) and X.ndim > 0) else [X]
     if held is None or not hasattr(other, "iloc") or any(is_path(item) for item in items[:1]):
         return
+    are_missing = (table.index.to_frame().isna().to_numpy().any() for table in (held, other))
+    if held.index.equals(other.index) or any(are_missing):
+        return
     pairs = list(zip(held.index, other.index, strict=False))
     labels, others = ({pair[side] for pair in pairs} for side in (0, 1))
-    moved = [i for i, pair in enumerate(pairs) if pair[0] != pair[1] and labels & others & {*pair}]
+    shared = labels & others
+    moved = [i for i, pair in enumerate(pairs) if pair[0] != pair[1] and shared & {*pair}]
     is_same = Counter(list(held.index)) == Counter(list(other.index))
     if len(held) != len(other) or not moved or (labels != others and _merely_counts(held.index, other.index)):
         return
@@ -150,23 +155,29 @@ def check_index(other: Any, what: str, **tables: Any) -> None:
             f"rows were left out at different ends, join {name} and {what} by label."
         )
         return
-    remedy = f"Pass {what}.loc[{name}.index] to match them by label"
-    if not len(labels) == len(others) == len(pairs):
+    remedy, are_unique = (
+        f"Pass {what}.loc[{name}.index] to match them by label",
+        len(labels) == len(others) == len(pairs),
+    )
+    if not are_unique:
         remedy = f"Labels that repeat cannot be matched: sort {name} and {what} alike by labels that are unique"
     elif not is_same:
         remedy = f"Take the labels of both: rows = {name}.index.intersection({what}.index), and .loc[rows] of each"
     one, two = pairs[moved[0]]
-    raise FieldDataError(
+    words = (
         f"row {moved[0]} is {one} in the index of {name} and {two} in that of {what}: both hold the same labels "
         f"{'in different order' if is_same else 'at different rows'}. {remedy}, or pass {what}.to_numpy() if its rows "
         f"are in the order of {name}."
     )
+    if is_same or not are_unique or any(table.index.dtype.kind not in "iu" for table in (held, other)):
+        raise FieldDataError(words)
+    warn(f"{words} They are paired by their order here.")
 
 
 def _merely_counts(*indexes: Any) -> bool:
     """Whether one index of two is the default of pandas, 0 to n - 1, which tells nothing beside labels."""
-    are_ranges = [type(index).__name__ == "RangeIndex" for index in indexes]
-    return sum(are_ranges) == 1 and list(indexes[are_ranges.index(True)]) == [*range(len(indexes[0]))]
+    steps = {getattr(index, "step", None) for index in indexes}
+    return len(steps) == 2 and any(getattr(index, "step", None) == 1 and index[0] == 0 for index in indexes)
 
 
 def _are_shifted(pairs: list[tuple[Any, Any]]) -> bool:

@@ -157,7 +157,7 @@ def warn_of_multiples(grid: GridShape, training_grid: GridShape, axes: Sequence[
 
 
 def over_periods(
-    inputs: FieldSet, lines: Sequence[FloatArray], axes: Sequence[int]
+    inputs: FieldSet, lines: Sequence[FloatArray], axes: Sequence[int], may_move: bool = True
 ) -> tuple[FieldSet, tuple[float, ...]]:
     """Find the axes along which grids are one period, as a shift declares of that of the fit.
 
@@ -169,12 +169,14 @@ def over_periods(
         Coordinates along each axis of the training grid.
     axes : sequence of int
         Axes of declared shifts.
+    may_move : bool, default=True
+        Whether the coordinates are those that arrays are given, and tell nothing.
 
     Returns
     -------
     inputs : FieldSet
-        The samples. Points that end where another number of points of the fit does, as those of arrays, are brought to
-        as many parts of the period.
+        The samples. Points of arrays that end where another number of points of the fit does are brought to as many
+        parts of the period.
     periods : tuple of float
         Period along each axis; 0 along those without, and where a grid is not one period long.
     """
@@ -190,7 +192,7 @@ def over_periods(
         slack = _SAME * abs(period)
         if np.abs(own - np.linspace(own[0], own[-1], size)).max() > slack:
             continue
-        if size != count and max(abs(own[0] - line[0]), abs(own[-1] - line[-1])) <= slack:
+        if may_move and size != count and max(abs(own[0] - line[0]), abs(own[-1] - line[-1])) <= slack:
             coords[..., axis] = line[0] + (coords[..., axis] - line[0]) * ((size - 1) / size * count / (count - 1))
             is_changed = True
         elif abs((own[-1] - own[0]) * size / (size - 1) - period) > slack:

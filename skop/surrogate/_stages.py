@@ -29,6 +29,7 @@ from skop.data import (
 from skop.exceptions import FieldDataError, SkopWarning, warn
 from skop.surrogate._domain import Domain
 from skop.surrogate._predictions import averaged, combined, each_part, joined, on_grid_of, rows_of
+from skop.surrogate._profile import ROUNDING
 from skop.surrogate._refinement import (
     over_periods,
     predict_on_lines,
@@ -241,7 +242,7 @@ class Refine:
         around = [axis for axis in self.periodic if axes is not None and axis < len(axes) and axes[axis] == axis]
         if not around or lines is None or inputs.grid_shape is None or not inputs.shared_coords:
             return inputs, ()
-        return over_periods(inputs, lines, around)
+        return over_periods(inputs, lines, around, may_move=self.is_of_arrays and _is_of_array(inputs))
 
     def _plan(self, inputs: FieldSet) -> tuple[GridShape, Lines | None]:
         """Factors; and the lines of the grid of the fit, and their coordinates, where no whole steps lead to it."""
@@ -263,8 +264,10 @@ class Refine:
             return factors, None
         steps = [(-(-size // factor), len(line)) for size, factor, line in zip(grid, factors, lines, strict=True)]
         for axis, period in enumerate(periods):
-            # Parts of a period that no whole steps divide are no grid around it.
-            if period and grid[axis] % factors[axis]:
+            # Parts of a period that no whole steps divide are no grid around it; of cells, no centre is one of the fit.
+            first = np.reshape(inputs.coords, (-1, len(grid)))[0, axis]
+            is_off = grid[axis] % factors[axis] > 0 or abs(first - lines[axis][0]) > ROUNDING * abs(period)
+            if period and factors[axis] > 1 and is_off:
                 steps[axis] = (grid[axis], len(lines[axis]))
         differ = [pair for pair in steps if pair[0] != pair[1]]
         return factors, (lines, axes) if differ and min(map(min, differ)) > 1 else None

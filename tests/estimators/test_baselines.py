@@ -678,7 +678,7 @@ def test_runs_that_spoil_the_fit_are_named_by_their_rows_also_among_weights_grou
     X, y, _ = plates(48)
     y[[9, 10, 11]] *= -1
     assert odd_runs(X, y, groups=np.arange(48) // 3) == [
-        "group 3 (sample 9 and 2 more rows) of the samples given to fit"
+        "the group of sample 9 of the samples given to fit, with 3 samples,"
     ]
 
 

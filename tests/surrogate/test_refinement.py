@@ -132,10 +132,10 @@ def test_a_grid_whose_axes_run_along_other_coordinates():
 
 
 # ---------------------------------------------------------------- periods
-def waves(n_samples, size):
+def waves(n_samples, size, places=None):
     """Samples of two waves around a period, on parts of it, and the same waves shifted by a quarter of their length."""
     weights = np.random.default_rng(0).normal(size=(n_samples, 4))
-    angles = 2 * np.pi * np.outer([1, 2], np.arange(size) / size)
+    angles = 2 * np.pi * np.outer([1, 2], np.arange(size) / size if places is None else places)
     X, y = (
         weights @ np.concatenate([np.cos(angles), np.sin(angles)]),
         weights @ np.concatenate([np.sin(angles), -np.cos(angles)]),
@@ -181,6 +181,30 @@ def test_arrays_are_one_period_where_a_shift_is_declared(subtests):
             same = of_points.predict(FieldSet(coords, fine, grid_shape=(size,))).values
             np.testing.assert_allclose(found, same, atol=1e-5)
             assert np.abs(found - truth).max() < least * np.abs(truth).max()
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "sizes", "least"),
+    # Parts of a period from 0 on, between these points, and centres of cells.
+    [
+        (lambda n: 0, lambda n: 1 - 1 / n, [32], 0.004),
+        (lambda n: 0, lambda n: 15 / 16, [31, 46], 0.02),
+        (lambda n: 0.5 / n, lambda n: 1 - 0.5 / n, [24, 32, 48], 0.004),
+    ],
+)
+def test_points_with_coordinates_stay_at_these_where_a_shift_is_declared(first, last, sizes, least):
+    def sample(size):
+        places = np.linspace(first(size), last(size), size)
+        X, y = waves(12, size, places)
+        return FieldSet(places[:, None], X, grid_shape=(size,)), FieldSet(places[:, None], y, grid_shape=(size,))
+
+    model = LaMORegressor(width=4, depth=1, max_iter=1, random_state=0, symmetries=["shift_x"]).fit(*sample(16))
+    for size in sizes:
+        X, y = sample(size)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ResolutionWarning)
+            found = model.predict(X).values
+        assert np.abs(found - y.values).max() < least * np.abs(y.values).max()
 
 
 def test_arrays_of_a_multiple_of_the_points_are_warned_about():

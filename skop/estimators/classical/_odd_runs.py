@@ -64,14 +64,14 @@ def warn_of_an_odd_run(
     if not other < _SPOILT * error:
         return
     rows = np.flatnonzero(~kept)
+    # The frames of a run, and the images of a sample, have one name.
     called, *others = dict.fromkeys(data.called[row] for row in rows)
     # A cross-validation passes the samples of a fold, which have no other numbers here.
-    place = " of the samples given to fit" * bool(re.fullmatch(r"sample \d+", called))
-    # The frames of a run, and the images of a sample, have one name.
+    called += " of the samples given to fit" * bool(re.fullmatch(r"sample \d+", called))
     if others:
-        called = f"group {found} ({called} and {len(others)} more rows)"
+        called = f"the group of {called}, with {len(others) + 1} samples,"
     warn(
-        f"{called}{place} fits none of the others: without it the leave-one-out error is {other:.2g} in place of "
+        f"{called} fits none of the others: without it the leave-one-out error is {other:.2g} in place of "
         f"{error:.2g}. Look at this run, and leave it out if its solver has not converged. It may be right, as the "
         "only one on a peak or beyond a step: then add samples around it."
     )

@@ -589,10 +589,10 @@ def warn_of_new_values(model: PODRegressor) -> None:
     bent = {n for part in model.models_ for n, *sizes in part.bends() if sizes[0] >= _CURVED and sizes[1] >= _MATTERS}
     if bent:
         warn(
-            f"samples share three values of parameter {' and of '.join(repr(names.get(n, n)) for n in sorted(bent))}, "
-            f"between which predictions are curved. The leave-one-out error, {told:.2g}, is that of new samples at "
-            "these values, and no residual shows the error between them, which can be far larger. Unless there are no "
-            "other values, add a few samples between these."
+            f"samples share three values of parameter{'s' * (len(bent) > 1)} "
+            f"{', '.join(repr(names.get(n, n)) for n in sorted(bent))}, between which predictions are curved. The "
+            f"leave-one-out error, {told:.2g}, is that of new samples at these values, and no residual shows the error "
+            "between them, which can be far larger. Unless there are no other values, add a few samples between these."
         )
     # The leave-one-out error is that of all outputs, and models of some have others.
     if len(model.models_) > 1:
