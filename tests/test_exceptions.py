@@ -67,9 +67,9 @@ def test_a_warning_names_the_line_of_the_caller():
     fitting = one_warning(tiny().fit, points, np.arange(4.0))
     assert "list of arrays" in str(fitting.message)
     through_sklearn = one_warning(make_pipeline(tiny()).fit, points, np.arange(4.0))
-    X = np.random.default_rng(0).random((4, 8, 8, 1))
+    X = np.random.default_rng(0).random((4, 9, 9, 1))
     model = tiny().fit(X, X)
-    coarse = FieldSet(unit_grid((4, 4)), X[:, ::2, ::2], grid_shape=(4, 4))
+    coarse = FieldSet(unit_grid((5, 5)), X[:, ::2, ::2], grid_shape=(5, 5))
     predicting = one_warning(model.predict, coarse)
     scoring = one_warning(model.score, coarse, coarse)
     assert [item.filename for item in (fitting, through_sklearn, predicting, scoring)] == [__file__] * 4
