@@ -138,10 +138,12 @@ def check_index(other: Any, what: str, **tables: Any) -> None:
     items = X if isinstance(X, list | tuple) or (isinstance(X, np.ndarray) and X.ndim > 0) else [X]
     if held is None or not hasattr(other, "iloc") or any(is_path(item) for item in items[:1]):
         return
-    are_missing = (table.index.to_frame().isna().to_numpy().any() for table in (held, other))
-    if held.index.equals(other.index) or any(are_missing):
+    if held.index.equals(other.index):
         return
-    pairs = list(zip(held.index, other.index, strict=False))
+    lost, also = (table.index.to_frame().isna().to_numpy().any(axis=1) for table in (held, other))
+    # A label that is missing tells nothing of its row.
+    known = zip(held.index, other.index, lost, also, strict=False)
+    pairs = [(None, None) if is_lost or is_also else (one, two) for one, two, is_lost, is_also in known]
     labels, others = ({pair[side] for pair in pairs} for side in (0, 1))
     shared = labels & others
     moved = [i for i, pair in enumerate(pairs) if pair[0] != pair[1] and shared & {*pair}]
@@ -155,10 +157,8 @@ def check_index(other: Any, what: str, **tables: Any) -> None:
             f"rows were left out at different ends, join {name} and {what} by label."
         )
         return
-    remedy, are_unique = (
-        f"Pass {what}.loc[{name}.index] to match them by label",
-        len(labels) == len(others) == len(pairs),
-    )
+    remedy = f"Pass {what}.loc[{name}.index] to match them by label"
+    are_unique = len(labels) == len(others) == len(pairs)
     if not are_unique:
         remedy = f"Labels that repeat cannot be matched: sort {name} and {what} alike by labels that are unique"
     elif not is_same:

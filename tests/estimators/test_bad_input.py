@@ -540,6 +540,8 @@ def test_an_index_that_counts_rows_tells_nothing_beside_numbers_of_runs():
     # A label that is missing in both is the same.
     for labels in (pd.Index(["a", "b", "c", "d", None]), pd.DatetimeIndex([*DAYS[:4], pd.NaT])):
         check_index(y.set_axis(labels), "y", X=X.set_axis(labels))
+        with pytest.raises(FieldDataError, match=r"row 0 is .* in different order"):
+            check_index(y.set_axis(labels[[1, 0, 2, 3, 4]]), "y", X=X.set_axis(labels))
 
 
 def test_repeated_labels_in_another_order_are_refused(subtests):

@@ -123,10 +123,11 @@ class AutoRegressor(WrappingRegressor):
 
     Notes
     -----
-    **Budget.** The search has a tenth of the budget, of which models without a time limit get at most half. Such a
-    model is first fitted to an eighth, a quarter and a half of many samples, and left out where this tells that a fit
-    to all may take too long. Models are fitted on all folds if the time allows, operators on the first one, and errors
-    are compared on the folds that all candidates share. The final fit takes the rest of the budget: all of it if an
+    **Budget.** The search has a tenth of the budget, of which models without a time limit get at most half; where no
+    operator has a base, such as in a rollout, a quarter of the budget is theirs on the first fold. Such a model is
+    first fitted to an eighth, a quarter and a half of many samples, and left out where this tells that a fit to all may
+    take too long. Models are fitted on all folds if the time allows, operators on the first one, and errors are
+    compared on the folds that all candidates share. The final fit takes the rest of the budget: all of it if an
     operator leads, since it lowers the error by more in this time than another choice would. Where a model leads, which
     would leave the time unused, a quarter goes to a long training of the best operator, because a short one says
     little. A training step, the fit of a model without a time limit, and the fit of a base are never cut short, so they
