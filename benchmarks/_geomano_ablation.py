@@ -163,7 +163,7 @@ def _model(options: argparse.Namespace, variant: Variant, seed: int) -> Any:
     changes |= {"mixer__recurrence": variant.recurrence, "mixer__correction": variant.correction}
     changes["patches__positional_encoding"] = variant.position
     model = GeoMaNORegressor.from_preset(options.benchmark, max_iter=options.epochs, random_state=seed, **changes)
-    return model if options.benchmark == "darcy" else RolloutRegressor(model, window=10)
+    return model if options.benchmark == "darcy" else RolloutRegressor(model, window=10, increments=False)
 
 
 def _fit(

@@ -180,8 +180,9 @@ class LawRegressor(WrappingRegressor):
             self._store_data(data, weight)
             parts = self.laws_.read_by_estimator(data.inputs), self.laws_.without_factor(data.targets, data.inputs)
             samples = Samples(
-                *parts, data.spec, weight, kept.get("checkpoint_dir"), labels, self._columns, self._training_plan,
-                data.called,
+                *parts, data.spec, weight, kept.get("checkpoint_dir"), labels, self._columns,
+                # Targets without their factor are no longer frames like those of the inputs.
+                replace(self._training_plan, last_frame=None), data.called,
             )  # fmt: skip
             with checked_by_caller():
                 self.estimator_ = samples.fit(self._next_estimator())

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -158,7 +159,8 @@ def fit_estimator(estimator: Any, X: Any, y: Any, plan: TrainingPlan = DIRECT_TR
         X = head.fit_transform(X, y) if len(head) else X
         # With a memory, they are copies.
         estimator.steps[:-1] = head.steps
-        fit_estimator(last, X, y, plan, **options)
+        # What the steps make of X may be no frames any more.
+        fit_estimator(last, X, y, replace(plan, last_frame=None) if len(head) else plan, **options)
         return estimator
     if runs is not None and takes_groups(estimator):
         weight = options.get("sample_weight")

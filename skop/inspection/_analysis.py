@@ -12,7 +12,7 @@ from skop.data import FieldSet
 from skop.estimators.operators._operator import OperatorRegressor
 from skop.exceptions import FieldDataError
 from skop.modules import observe_features
-from skop.surrogate._correction import CorrectionNetwork
+from skop.surrogate._correction import CorrectionNetwork, WrappingNetwork
 
 __all__ = ["each_batch", "named", "network_name", "noted", "on_shared_points", "read_samples", "take"]
 
@@ -76,8 +76,8 @@ def read_samples(estimator: Any, X: Any, *, resample: bool = True, on_grid_for: 
 
 
 def network_name(network: torch.nn.Module) -> str:
-    """Name of the class of a network, of that within if it is over a base."""
-    return type(network.network if isinstance(network, CorrectionNetwork) else network).__name__
+    """Name of the class of a network, of that within if it is over a base or a frame."""
+    return type(network.network if isinstance(network, WrappingNetwork) else network).__name__
 
 
 def each_batch(

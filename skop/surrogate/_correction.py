@@ -1,6 +1,7 @@
-"""The network over a base: it corrects the predictions of a classical model, or blends its own with them.
+"""Networks around others: over a base, whose predictions are corrected or blended, or over the last frame.
 
-Notation: B samples of a batch, P points, T points of packed samples, Q query points, q output channels, s scalars.
+Notation: B samples of a batch, P points, T points of packed samples, Q query points, c input channels, p global
+parameters, q output channels, s scalars.
 """
 
 from __future__ import annotations
@@ -15,10 +16,98 @@ from torch import nn
 from skop._typing import FloatArray
 from skop.networks import Outputs
 
-__all__ = ["CorrectionNetwork"]
+__all__ = ["CorrectionNetwork", "IncrementNetwork", "WrappingNetwork"]
 
 
-class CorrectionNetwork(nn.Module):
+class WrappingNetwork(nn.Module):
+    """Base class of the networks around another one.
+
+    Parameters
+    ----------
+    network : OperatorNetwork
+        Network within.
+    """
+
+    def __init__(self, network: nn.Module) -> None:
+        super().__init__()
+        self.network = network
+
+    def __getattr__(self, name: str) -> Any:
+        # Descriptions of the network, such as its blocks, have the same names as without another around it.
+        try:
+            return super().__getattr__(name)
+        except AttributeError:
+            return getattr(super().__getattr__("network"), name)
+
+
+class IncrementNetwork(WrappingNetwork):
+    """Network of time steps: it learns the change since the last frame among its inputs, to which this is added.
+
+    The frames are input fields if the outputs are fields, and global parameters if they are scalars.
+
+    Parameters
+    ----------
+    network : OperatorNetwork
+        Network.
+    first : int
+        Number of the first channel of the last frame among those of the inputs.
+    count : int
+        Number q of its channels, which is that of the outputs.
+
+    Attributes
+    ----------
+    factor, shift : Tensor of shape (q,)
+        Factor and shift by which the scaled last frame becomes a scaled output.
+    """
+
+    def __init__(self, network: nn.Module, first: int, count: int) -> None:
+        super().__init__(network)
+        self.frame = slice(first, first + count)
+        self.register_buffer("factor", torch.ones(count))
+        self.register_buffer("shift", torch.zeros(count))
+
+    def set_units(self, factor: FloatArray, shift: FloatArray) -> None:
+        """Set factor and shift, each ``(q,)``."""
+        for name, value in (("factor", factor), ("shift", shift)):
+            getattr(self, name).copy_(torch.as_tensor(value))
+
+    def forward(
+        self,
+        *,
+        fields: torch.Tensor | None,
+        params: torch.Tensor | None,
+        query_fields: torch.Tensor | None = None,
+        **arguments: Any,
+    ) -> Outputs:
+        """Add the outputs of the network to the last frame.
+
+        Parameters
+        ----------
+        fields, params, query_fields : Tensor or None
+            Inputs ``(B, P, c)`` or packed ``(T, c)``, ``(B, p)`` and ``(B, Q, c)``, as for
+            `skop.networks.OperatorNetwork`.
+        **arguments
+            Further arguments of the network.
+
+        Returns
+        -------
+        Outputs
+            Field or scalars.
+        """
+        at = fields
+        if "query_coords" in arguments:
+            at = arguments["query_fields"] = query_fields
+        field, scalars = self.network(fields=fields, params=params, **arguments)
+        return Outputs(self._added(at, field), self._added(params, scalars))
+
+    def _added(self, inputs: torch.Tensor | None, output: torch.Tensor | None) -> torch.Tensor | None:
+        """Add an output of the network, which autocast may have made narrower, to the last frame among inputs."""
+        if inputs is None or output is None:
+            return output
+        return inputs[..., self.frame] * self.factor + self.shift + output.to(inputs.dtype)
+
+
+class CorrectionNetwork(WrappingNetwork):
     """Network over a base model: it learns the residual of the base, or the whole map.
 
     Parameters
@@ -40,8 +129,8 @@ class CorrectionNetwork(nn.Module):
     """
 
     def __init__(self, network: nn.Module, n_outputs: int, n_scalars: int, learns_rest: bool = True) -> None:
-        super().__init__()
-        self.network, self.learns_rest = network, learns_rest
+        super().__init__(network)
+        self.learns_rest = learns_rest
         for name, count in (("field", n_outputs), ("scalar", n_scalars)):
             self.register_buffer(f"{name}_size", torch.ones(count))
             self.register_buffer(f"{name}_share", torch.ones(count))
@@ -83,13 +172,6 @@ class CorrectionNetwork(nn.Module):
         """Use the network alone, as in the training."""
         self.field_share.fill_(1.0)
         self.scalar_share.fill_(1.0)
-
-    def __getattr__(self, name: str) -> Any:
-        # Descriptions of the network, such as its blocks, have the same names as without a base.
-        try:
-            return super().__getattr__(name)
-        except AttributeError:
-            return getattr(super().__getattr__("network"), name)
 
     def forward(
         self,

@@ -34,6 +34,9 @@ class TrainingPlan:
         Number of successive samples that are parts of one trajectory; None if samples are independent.
     feeds_back : bool
         Whether predictions become inputs of the next step.
+    last_frame : int or None
+        Number of the first channel of the frame before the targets among those of the inputs, if networks learn the
+        change since this frame; None if they learn the targets.
     """
 
     group_size: int = 1
@@ -41,6 +44,7 @@ class TrainingPlan:
     forward: Callable[[nn.Module, Batch], Any] | None = None
     n_steps: int | None = None
     feeds_back: bool = False
+    last_frame: int | None = None
 
     def runs(self, n_samples: int) -> IntArray | None:
         """Return the number of the run of each sample; None if samples are independent, or all of one run."""

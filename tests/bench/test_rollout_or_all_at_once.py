@@ -21,16 +21,17 @@ def test_errors_by_hand():
     assert found["deflated nRMSE"] == pytest.approx(found["nRMSE"] * 2 / 4)
 
 
-def test_models_are_the_defaults_in_three_forms():
+def test_models_are_the_defaults_in_each_form():
     options = argparse.Namespace(frames=7, known=4, budget=2.0)
     direct = frames._model("all at once", "gnot", 3, options).get_params()
     assert {"mixer": None, "max_time": 2.0, "random_state": 3, "width": 32}.items() <= direct.items()
     assert isinstance(direct["host"], GNOT)
     assert frames._model("all at once", "oformer", 3, options).host.n_steps is None
     assert frames._model("latent propagator", "oformer", 3, options).host.n_steps == 7
-    stepped = frames._model("rollout", "galerkin", 3, options)
-    assert stepped.window == 4
-    assert isinstance(stepped.estimator.host, GalerkinTransformer)
+    for form, learns_changes in (("rollout of changes", True), ("rollout of frames", False)):
+        stepped = frames._model(form, "galerkin", 3, options)
+        assert (stepped.window, stepped.increments) == (4, learns_changes)
+        assert isinstance(stepped.estimator.host, GalerkinTransformer)
 
 
 def test_fits_that_diverged_are_counted_and_left_out():
@@ -49,8 +50,8 @@ def test_every_form_is_measured(tmp_path):
     words = ["--train", "4", "--test", "2", "--resolution", "8", "--known", "3", "--frames", "5", "--budget", "0.3"]
     assert main(["rollout-or-all-at-once", *words, "--seeds", "1", "--output", str(output)]) == 0
     numbers = read_report(output)[0]
-    assert len(numbers) == 3 + 7
+    assert len(numbers) == 3 + 10
     assert all(len(found["by frame"]) == 5 for found in numbers.values() if "diverged" not in found)
     rows = [line.split(" | ") for line in output.read_text().splitlines() if line.startswith("| ")]
     assert rows[0][4:8] == ["nRMSE with 3 copied frames", "frame 1", "frame 3", "frame 5"]
-    assert [row[1] for row in rows[4:]] == [*frames.HOSTS, "oformer", *frames.HOSTS]
+    assert [row[1] for row in rows[4:]] == [*frames.HOSTS, "oformer", *frames.HOSTS, *frames.HOSTS]

@@ -210,7 +210,7 @@ def cases_of_0_1_0(random):
     member = LaMORegressor(**small, patches=patches, scan=Hydra(d_state=1, expand=1))
     yield "ensemble_hydra", EnsembleRegressor(member, n_members=1, random_state=0), grid, grid
     yield "law_pod", LawRegressor(ridge, angles=[0], period=0.9, proportional_to=1), designs, lines
-    yield "rollout_pod", RolloutRegressor(ridge, window=1), grid, frames
+    yield "rollout_pod", RolloutRegressor(ridge, window=1, increments=False), grid, frames
     yield "times_pod", TimeConditionedRegressor(ridge, times=[0.5, 1.0]), grid, frames
 
 

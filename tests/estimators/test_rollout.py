@@ -11,7 +11,16 @@ from sklearn.base import BaseEstimator, RegressorMixin, clone
 from sklearn.linear_model import Ridge
 from sklearn.model_selection import GridSearchCV
 
-from skop import EnsembleRegressor, FieldSet, LaMORegressor, PODRegressor, RolloutRegressor
+from skop import (
+    EnsembleRegressor,
+    FieldSet,
+    LaMORegressor,
+    LawRegressor,
+    PODRegressor,
+    RolloutRegressor,
+    ScalingOptions,
+    load,
+)
 from skop.data import unit_grid
 from skop.estimators.fitting import _objective
 from skop.estimators.fitting._objective import objective_of
@@ -272,6 +281,86 @@ def test_steps_that_are_fed_back_are_trained_on_values_alone(fields, monkeypatch
     for loss, frames in (("auto", y), ("auto", y[..., :1]), ("sobolev", y)):
         RolloutRegressor(network(max_iter=1, loss=loss), window=3).fit(X, frames)
     assert made == ["relative_l2", "sobolev", "sobolev"]
+
+
+# ---------------------------------------------------------------------- increments
+@pytest.mark.parametrize(
+    ("form", "unroll", "noise"),
+    [("grid", 1, 0.1), ("grid", 2, 0.0), ("points", 1, 0.0), ("ragged", 2, 0.1), ("table", 1, 0.0)],
+)
+def test_a_network_of_zeros_repeats_the_last_frame(form, unroll, noise, tmp_path):
+    """Frames have two components on scales of their own, and fields a parameter."""
+    rng = np.random.default_rng(0)
+    frames = np.array([3.0, -500.0]) + np.cumsum(rng.normal(0, [0.1, 20.0], (10, 16, 5, 2)), axis=2)
+    parts = [frames[:, :, :2].reshape(10, 16, 4), frames[:, :, 2:].reshape(10, 16, 6)]
+    if form == "table":
+        X, y = (part[:, 0] for part in parts)
+        given = X
+    else:
+        points = {"grid": unit_grid(GRID), "points": rng.random((16, 2))}.get(form)
+        if form == "ragged":
+            points = [rng.random((size, 2)) for size in range(7, 17)]
+            parts = [[part[: len(at)] for at, part in zip(points, values, strict=True)] for values in parts]
+        shape = GRID if form == "grid" else None
+        X, y = (FieldSet(points, values, grid_shape=shape) for values in parts)
+        X = X.with_params(np.arange(10.0)[:, None])
+        given = np.concatenate(X.to_list())
+    model = RolloutRegressor(network(), window=2, unroll=unroll, noise=noise).fit(X, y)
+    assert model.score(X, y) > 0
+    with torch.no_grad():
+        for weight in model.estimator_.module_.parameters():
+            weight.zero_()
+    model.save(tmp_path / "model.skop")
+    for each in (model, load(tmp_path / "model.skop")):
+        found = each.predict(X)
+        found = found if form == "table" else np.concatenate(found.to_list())
+        np.testing.assert_allclose(found, np.tile(given[:, 2:], 3), rtol=1e-5)
+
+
+def test_small_changes_are_learned_far_better_than_frames():
+    """A decay by one part in a hundred: a network of the same size has a tenth of the error after the same epochs."""
+    start = np.random.default_rng(0).standard_normal((30, *GRID, 1))
+    frames = start * 0.99 ** np.arange(6)
+    errors = [
+        RolloutRegressor(network(max_iter=15), window=1, increments=increments)
+        .fit(frames[:20, ..., :1], frames[:20, ..., 1:])
+        .error_by_step(frames[20:, ..., :1], frames[20:, ..., 1:])
+        for increments in (True, False)
+    ]
+    assert np.all(errors[0] < 0.2 * errors[1])
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        RolloutRegressor(network(), window=3, increments=False),
+        RolloutRegressor(network(scaling=ScalingOptions(target_transform="log")), window=3),
+        RolloutRegressor(network(scaling=ScalingOptions(inputs="point")), window=3),
+        RolloutRegressor(LawRegressor(network()), window=3),
+        RolloutRegressor(network(), window=3, n_steps=1),
+    ],
+)
+def test_where_frames_are_learned(fields, model):
+    X, y = (np.exp(part) for part in fields)
+    model = clone(model).fit(X, y[..., :1] if model.n_steps == 1 else y)
+    inner = getattr(model.estimator_, "estimator_", model.estimator_)
+    assert inner.last_frame_ is None
+    assert type(inner.module_) is type(network().fit(X, X).module_)
+
+
+def test_a_warm_start_goes_on_with_what_was_learned(fields):
+    model = RolloutRegressor(network(warm_start=True), window=3).fit(*fields)
+    model.fit(*fields)
+    with pytest.raises(ValueError, match="learned the change since the last frame; set increments=True"):
+        model.set_params(increments=False).fit(*fields)
+    frames = RolloutRegressor(network(warm_start=True), window=3, increments=False).fit(*fields)
+    with pytest.raises(ValueError, match="learned the next frame; set increments=False"):
+        frames.set_params(increments=True).fit(*fields)
+
+
+def test_members_of_an_ensemble_learn_increments(fields):
+    model = RolloutRegressor(EnsembleRegressor(network(), n_members=2), window=3).fit(*fields)
+    assert {each.last_frame_ for each in model.estimator_.estimators_} == {2}
 
 
 # ---------------------------------------------------------------------- unrolling and noise

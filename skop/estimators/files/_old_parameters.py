@@ -41,6 +41,9 @@ def renamed(name: str, state: dict[str, Any]) -> dict[str, Any]:
         The same attributes, if they are those of now; new ones otherwise.
     """
     kind = name.removesuffix("Regressor")
+    if name == "RolloutRegressor":
+        # Until 2026-12-01 networks of time steps learned the next frame.
+        return {"increments": False} | state
     if "weight_decay" in state or not ({"max_iter", "learning_rate_init"} <= set(state)):
         return state
     state = dict(state)

@@ -73,7 +73,8 @@ def described_plan(plan: TrainingPlan) -> dict[str, Any]:
     forward: Any = plan.forward
     parts = {} if forward is None else {part.name: getattr(forward, part.name) for part in fields(forward)}
     parts.pop("model", None)
-    return {"forward": parts, "groups": [plan.group_size, plan.grouping], "n_steps": plan.n_steps}
+    steps = {"n_steps": plan.n_steps, "last_frame": plan.last_frame}
+    return {"forward": parts, "groups": [plan.group_size, plan.grouping]} | steps
 
 
 def described_earlier(estimator: Any) -> Any:

@@ -36,7 +36,6 @@ from skop.estimators._reading import n_referenced
 from skop.estimators._weights import check_weight
 from skop.estimators.classical._common_grid import MOST_GRID_AXES, on_grid, warn_of_resampling
 from skop.estimators.classical._copies import groups_of_same_inputs, linked
-from skop.estimators.fitting._base_model import remainder_sizes, standardized
 from skop.estimators.fitting._callbacks import EpochCallbacks
 from skop.estimators.fitting._checkpoint import FitCheckpoints
 from skop.estimators.fitting._cost import cheaper_settings
@@ -54,7 +53,6 @@ from skop.exceptions import FieldDataError, SkopWarning, TrainingDivergedError, 
 from skop.losses import SobolevLoss
 from skop.modules import set_periodic
 from skop.ops import record_backends
-from skop.surrogate._correction import CorrectionNetwork
 from skop.surrogate._domain import Domain
 from skop.surrogate._symmetries import (
     declared_symmetries,
@@ -371,14 +369,13 @@ class FitSession:
             "scalers", lambda: Scalers.fit(data.inputs[train], data.targets[train], counts[train], self.scaling, moving)
         )
         self.base.fit(scalers)
+        self.base.use_frame(scalers)
         parameters = model._network_parameters()
         model._check_size(network_spec, geometry, parameters)
         with isolated_randomness(self.rng, torch.device("cpu"), False):
             network = model._new_network(network_spec, geometry)
         set_periodic(network, periodic := periodic_axes(model._symmetries, geometry))
-        if isinstance(network, CorrectionNetwork) and self.base.unseen is not None:
-            targets = standardized(data.targets, scalers)
-            network.set_sizes(*remainder_sizes(self.base.unseen, targets, train, weight))
+        self.base.set_units(network, scalers, train)
         if data.targets.elsewhere and not getattr(network, "supports_queries", False):
             raise FieldDataError(_no_outputs_elsewhere(data, type(model).__name__, geometry))
         dtype = pick_dtype(model.dtype, data.spec.role)
@@ -432,6 +429,7 @@ class FitSession:
         self._continue_scaling(train)
         self._store_target_points(data.targets)
         self.base.fit(model.scalers_)
+        self.base.use_frame(model.scalers_)
 
     def _store_target_points(self, targets: Targets) -> None:
         """Store where the targets are, if this is not on the points of the inputs."""

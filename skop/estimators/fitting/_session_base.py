@@ -1,4 +1,7 @@
-"""The base in a fit: its model, its predictions of samples that it has not seen, and comparisons with the network."""
+"""The base in a fit: its model, its predictions of samples that it has not seen, and comparisons with the network.
+
+In time steps it is the last frame, from which the network learns the change.
+"""
 
 from __future__ import annotations
 
@@ -14,10 +17,10 @@ from skop.data import FieldLoader, FieldSet, Predictions, Scalers, Targets, Trai
 from skop.estimators.classical._copies import groups_of_same_inputs, linked
 from skop.estimators.classical._nodes import keep_their_distances, nodes_correspond
 from skop.estimators.classical._pod import PODRegressor
-from skop.estimators.fitting._base_model import BaseModel, is_better_than_mean, standardized
+from skop.estimators.fitting._base_model import BaseModel, is_better_than_mean, remainder_sizes, standardized
 from skop.estimators.fitting._comparison import Comparison, pairs
 from skop.exceptions import FieldDataError, held_warnings, warn
-from skop.surrogate._correction import CorrectionNetwork
+from skop.surrogate._correction import CorrectionNetwork, IncrementNetwork
 from skop.surrogate._images import Exchange, exchange_of
 from skop.surrogate._predictions import on_grid_of, rows_of
 from skop.training import History, TrainingPlan, in_words
@@ -109,6 +112,32 @@ class SessionBase:
             network = cast("CorrectionNetwork", model.module_)
             base.leaves_rest = network.learns_rest
             network.use_whole()
+
+    def use_frame(self, scalers: Scalers) -> None:
+        """Set the frame from which the network learns the change, where a plan names one and there is no base."""
+        model, plan = self.session.estimator, self.session.plan
+        has_none = model.base_ is not None or scalers.per_point or scalers.learns_logarithms
+        first = None if has_none else plan.last_frame
+        if not model._continues:
+            model.last_frame_ = first
+        elif plan.feeds_back and first != model.last_frame_:
+            learnt = "the next frame" if model.last_frame_ is None else "the change since the last frame"
+            raise ValueError(
+                f"warm_start=True goes on with the network of the last fit, which learned {learnt}; set increments="
+                f"{model.last_frame_ is not None} in RolloutRegressor, or warm_start=False to fit anew."
+            )
+
+    def set_units(self, network: torch.nn.Module, scalers: Scalers, train: IntArray) -> None:
+        """Set the units of a network over a base or a frame by the samples of the training."""
+        data, weight = self.session.data, self.session.weight
+        if isinstance(network, CorrectionNetwork) and self.unseen is not None:
+            network.set_sizes(*remainder_sizes(self.unseen, standardized(data.targets, scalers), train, weight))
+        if isinstance(network, IncrementNetwork):
+            is_field, frame = data.targets.field is not None, network.frame
+            given: Any = scalers.fields if is_field else scalers.params
+            wanted: Any = scalers.target if is_field else scalers.scalars
+            shift = (given.mean_[frame] - wanted.mean_) / wanted.scale_
+            network.set_units(given.scale_[frame] / wanted.scale_, shift)
 
     def _fit_kind(self, kind: Any, data: TrainingData, scalers: Scalers) -> tuple[BaseModel, Predictions]:
         """Fit a kind of base to samples, or to their images, and predict each by a fit without it."""

@@ -39,7 +39,7 @@ from skop.estimators.operators._parameters import OperatorParameters
 from skop.exceptions import FieldDataError, each_warning_once
 from skop.surrogate import Surrogate
 from skop.surrogate._building import refuse_too_large
-from skop.surrogate._correction import CorrectionNetwork
+from skop.surrogate._correction import CorrectionNetwork, IncrementNetwork
 from skop.surrogate._gradient import gradient
 from skop.surrogate._images import moving_symmetries, with_exchange
 from skop.surrogate._tokens import mean_tokens
@@ -108,6 +108,8 @@ class OperatorRegressor(OperatorParameters, CallbackSupportMixin, MeasuresCost, 
     _takes_other_points = True
     #: Base model of the fit; None without one, and in models of versions without base models.
     base_ = cast("BaseModel | None", None)
+    #: First channel of the frame among the inputs to which outputs are added; None without, and in earlier versions.
+    last_frame_ = cast("int | None", None)
     #: Duration of the last fit of a base model.
     _base_seconds = 0.0
     #: Size of the features, from which a fit chooses its number of threads; operators make it a parameter.
@@ -143,9 +145,13 @@ class OperatorRegressor(OperatorParameters, CallbackSupportMixin, MeasuresCost, 
         raise NotImplementedError
 
     def _new_network(self, spec: DataSpec, geometry: str) -> torch.nn.Module:
-        """Build the untrained network; over a base model it has the predictions of this as further inputs."""
+        """Build the untrained network, over the last frame of its inputs or a base model if there is one.
+
+        Of a base model, it has the predictions as further inputs.
+        """
         if self.base_ is None:
-            return self._build_network(spec, geometry)
+            network, first = self._build_network(spec, geometry), self.last_frame_
+            return network if first is None else IncrementNetwork(network, first, spec.n_outputs or spec.n_scalars)
         wide, learns_rest = spec, self.base_.leaves_rest
         if learns_rest:
             wide = replace(spec, n_fields=spec.n_fields + spec.n_outputs, n_params=spec.n_params + spec.n_scalars)
@@ -580,7 +586,16 @@ def _check_operator(held: Held) -> None:
         held.need(is_known, "periodic_axes_", "axes of the grid")
     scalers = held.part("scalers_", "Scalers")
     _check_sizes_of_scalers(held, scalers, inner)
-    base = held.part("base_", "BaseModel", optional=True)
+    _check_base_or_frame(held, spec)
+    parameters = held.get("network_parameters_")
+    is_named = isinstance(parameters, dict) and all(isinstance(name, str) for name in parameters)
+    held.need(is_named, "network_parameters_", "parameters by name")
+    _check_record_of_training(held)
+
+
+def _check_base_or_frame(held: Held, spec: DataSpec) -> None:
+    """A base must be of the same outputs, and a last frame be among the inputs."""
+    base, inner = held.part("base_", "BaseModel", optional=True), spec.network_spec
     if base is not None:
         theirs = base.estimator.spec_
         held.need(
@@ -588,10 +603,11 @@ def _check_operator(held: Held) -> None:
             "base_",
             "a model of the same outputs",
         )
-    parameters = held.get("network_parameters_")
-    is_named = isinstance(parameters, dict) and all(isinstance(name, str) for name in parameters)
-    held.need(is_named, "network_parameters_", "parameters by name")
-    _check_record_of_training(held)
+    if held.get("last_frame_") is not None:
+        first = held.whole("last_frame_")
+        given, count = (inner.n_fields, inner.n_outputs) if inner.n_outputs else (inner.n_params, inner.n_scalars)
+        is_one = base is None and not (inner.n_outputs and inner.n_scalars)
+        held.need(is_one and first + count <= given, "last_frame_", "the first channel of a frame in X")
 
 
 def _check_record_of_training(held: Held) -> None:

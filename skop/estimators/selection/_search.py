@@ -166,7 +166,8 @@ class Samples:
         """The plan for some of the samples; samples are independent where runs are split."""
         numbers, n_steps = np.arange(len(self))[rows], self.plan.n_steps or 1
         whole = (numbers[::n_steps, np.newaxis] // n_steps * n_steps + np.arange(n_steps)).ravel()
-        return self.plan if np.array_equal(numbers, whole) else DIRECT_TRAINING
+        alone = replace(DIRECT_TRAINING, last_frame=self.plan.last_frame)
+        return self.plan if np.array_equal(numbers, whole) else alone
 
     def __len__(self) -> int:
         return len(self.inputs)

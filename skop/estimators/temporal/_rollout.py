@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from decimal import Decimal
 from functools import partial
 from itertools import pairwise
@@ -63,6 +64,10 @@ class RolloutRegressor(BaseFrameRegressor):
     noise : float, default=0.0
         Standard deviation of Gaussian noise that is added to the windows in training, in units of the standard
         deviation of each channel, so that the model learns to correct small errors. No noise is added in predictions.
+    increments : bool, default=True
+        Whether the networks of skop learn the change since the last frame, to which it is added, which has smaller
+        errors after the same time (papers: False, the next frame). They learn the next frame too where `n_steps` is 1,
+        over a base, with logarithms of the targets, and with scaling for each point; other estimators always do.
     random_state : int, RandomState instance or None, default=None
         Seed of the noise, and of the estimator if it has a `random_state`; None keeps the estimator's own.
 
@@ -124,6 +129,7 @@ class RolloutRegressor(BaseFrameRegressor):
         "n_steps": [Interval(Integral, 1, 1048576, closed="both"), None],
         "unroll": [Interval(Integral, 1, 16384, closed="both")],
         "noise": [Interval(Real, 0, None, closed="left")],
+        "increments": ["boolean"],
         "random_state": ["random_state"],
     }
 
@@ -135,6 +141,7 @@ class RolloutRegressor(BaseFrameRegressor):
         n_steps: int | None = None,
         unroll: int = 1,
         noise: float = 0.0,
+        increments: bool = True,
         random_state: Any = None,
     ) -> None:
         self.estimator = estimator
@@ -142,6 +149,7 @@ class RolloutRegressor(BaseFrameRegressor):
         self.n_steps = n_steps
         self.unroll = unroll
         self.noise = noise
+        self.increments = increments
         self.random_state = random_state
 
     _takes_other_points = False
@@ -214,11 +222,13 @@ class RolloutRegressor(BaseFrameRegressor):
         if symmetries is not None and self.window * n_channels == data.inputs.n_channels:
             require_all_frames(symmetries, self.window, n_channels)
         inputs, targets = _one_steps(data.inputs, frames, places, n_steps, n_channels)
-        plan, inputs = self._plan(estimator, inputs, n_steps, weight)
-        self._fit_estimator(estimator, inputs, targets, data, weight, plan, fit)
-        self.n_frames_, self.window_ = n_steps, self.window
         scalars = not data.spec.n_outputs and not data.spec.has_features
         self.feeds_back_ = self.window * n_channels == data.inputs.n_channels and not scalars
+        plan, inputs = self._plan(estimator, inputs, n_steps, weight)
+        if self.increments and self.feeds_back_ and self.n_steps != 1 and not data.targets.elsewhere:
+            plan = replace(plan, last_frame=data.inputs.n_channels - n_channels)
+        self._fit_estimator(estimator, inputs, targets, data, weight, plan, fit)
+        self.n_frames_, self.window_ = n_steps, self.window
 
     def _warn_if_worse_than_last(self, data: TrainingData, weight: FloatArray | None) -> None:
         """Warn if steps from true frames of the fit are further from the next frames than the last frames are."""
