@@ -197,8 +197,8 @@ class Table:
             model.set_params(random_state=seed, **ends)
         frames = {None: 1, "rollout": _KNOWN, "times": _TIMES}[data.get("form")]
         if data.get("form") == "rollout":
-            # Papers learn the next frame.
-            model = skop.estimators.RolloutRegressor(model, window=_KNOWN, increments=is_default)
+            # All papers learn the next frame.
+            model = skop.estimators.RolloutRegressor(model, window=_KNOWN, increments=False)
         elif data.get("form") == "times":
             model = skop.estimators.TimeConditionedRegressor(model, times=_TIMES)
         kind = "load" if published else "make"
@@ -206,9 +206,8 @@ class Table:
         # Names of parts stand for them; their parameters have entries of their own.
         parameters = json.dumps(model.get_params(deep=True), default=lambda part: type(part).__name__)
         protocol = {"estimator": type(model).__name__, "parameters": json.loads(parameters), "samples": samples}
-        if not protocol["parameters"].get("increments", True):
-            # Runs that were made before there was such a parameter are the same.
-            del protocol["parameters"]["increments"]
+        # Runs that were made before there was such a parameter are the same.
+        protocol["parameters"].pop("increments", None)
         protocol |= {"epochs": epochs, "components": data.get("components")}
         preset = data["preset"] if row.get("has_preset", True) and not is_default else None
         return Run(name, model, protocol, sizes["points"], frames, preset)

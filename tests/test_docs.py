@@ -47,6 +47,10 @@ def without_numbers(text):
     return re.sub(r"\b([0-9a-f]{64}|\d[\w.,:+-]*)", "#", " ".join(text.split()))
 
 
+#: Pages that are true only after as many epochs as they write.
+TRAINED = {"README.md", "base_model.md", "training.md"}
+
+
 @pytest.mark.parametrize("page", EXECUTED, ids=lambda page: str(page.relative_to(ROOT)))
 def test_python_blocks_run(page, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
@@ -56,6 +60,8 @@ def test_python_blocks_run(page, tmp_path, monkeypatch, capsys):
     names = {}
     with warnings.catch_warnings():
         for block in python_blocks(page):
+            if page.name not in TRAINED:
+                block = re.sub(r'(max_iter(=|": ))\d+', r"\g<1>1", block)
             exec(compile(block, str(page), "exec"), names)
     pyplot.close("all")
     if page.name == "README.md":

@@ -415,10 +415,10 @@ def _draw_diagonal(layer: nn.Linear, n_heads: int, init: str, gain: float, diago
     with torch.no_grad():
         if init == "xavier":
             nn.init.xavier_uniform_(layer.weight, gain)
-            layer.weight += diagonal * torch.eye(*layer.weight.shape)
+            layer.weight.diagonal().add_(diagonal)
         else:
             for own in layer.weight.view(n_heads, -1, layer.in_features):
                 nn.init.orthogonal_(own, gain)
-                own += diagonal * torch.eye(*own.shape)
+                own.diagonal().add_(diagonal)
         if layer.bias is not None:
             layer.bias.zero_()

@@ -228,6 +228,6 @@ def _check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
 def _log_rates(d_state: int, decay_range: Sequence[float] | None) -> torch.Tensor:
     """Logarithms of the initial decay rates of a channel's states."""
     if decay_range is None:
-        return torch.arange(1.0, d_state + 1).log()
+        return torch.arange(1, d_state + 1).log()
     low, high = log_range("decay_range", decay_range)
     return torch.linspace(low, high, d_state)

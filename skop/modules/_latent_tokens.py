@@ -418,10 +418,10 @@ def spread_centres(count: int, n_dims: int) -> torch.Tensor:
     root = 2.0
     for _ in range(50):
         root = (1 + root) ** (1 / (n_dims + 1))
-    steps = root ** -torch.arange(1, n_dims + 1, dtype=torch.float64)
+    steps = root ** -torch.arange(1, n_dims + 1).double()
     centres = (0.5 + torch.arange(1, count + 1)[:, None] * steps) % 1
     # Z-order curve: sort by the first binary digit of every coordinate, then by the second, and so on.
     digits = (centres[..., None] * 2.0 ** torch.arange(1, 60 // n_dims + 1)).long() % 2
     places = 2 ** torch.arange(digits[0].numel() - 1, -1, -1)
     order = (digits.mT.flatten(1) * places).sum(-1).argsort()
-    return centres[order].to(torch.get_default_dtype())
+    return centres.index_select(0, order).to(torch.get_default_dtype())

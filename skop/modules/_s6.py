@@ -107,7 +107,7 @@ class S6Mixer(TokenMixer):
             self.ratio = (float(ratio),) * n_references
         self.step_projection = nn.Parameter(torch.empty(count, inner, rank).uniform_(-(rank**-0.5), rank**-0.5))
         self.step_bias = nn.Parameter(initial_step_bias(count * inner, step_range).view(count, inner))
-        self.log_decay = nn.Parameter(torch.arange(1.0, d_state + 1).log().repeat(count, inner, 1))
+        self.log_decay = nn.Parameter(torch.arange(1, d_state + 1).log().repeat(count, inner, 1))
         self.direct = nn.Parameter(torch.ones(count, inner))
         self.norm = nn.LayerNorm(inner)
         self.out_projection = nn.Linear(inner, width, bias=False)

@@ -74,14 +74,12 @@ class Poles(nn.Module):
         self.network = None
         if not adaptive:
             radii, angles = torch.rand(n_sets, n_poles).sqrt(), 2 * torch.pi * torch.rand(n_sets, n_poles)
-            places = torch.stack([radii * angles.cos(), radii * angles.sin()], dim=-1)
-            self.register_buffer("places", max_radius * places)
+            self.register_buffer("places", max_radius * _on_the_plane(radii, angles))
             return
         counts = torch.arange(n_poles)
         radii = _INITIAL_RADII[0] + (_INITIAL_RADII[1] - _INITIAL_RADII[0]) * (counts + 0.5) / n_poles
         angles = _GOLDEN_ANGLE * counts + 2 * torch.pi * torch.rand(n_sets, 1)
-        places = torch.stack([radii * angles.cos(), radii * angles.sin()], dim=-1)
-        self.places = nn.Parameter(places / (1 - radii**2).sqrt().unsqueeze(-1))
+        self.places = nn.Parameter(_on_the_plane(radii, angles) / (1 - radii**2).sqrt().unsqueeze(-1))
         hidden = max(width // 2, 1)
         last = nn.Linear(hidden, n_sets * n_poles * 2)
         nn.init.normal_(last.weight, std=0.1 * hidden**-0.5)
@@ -310,6 +308,13 @@ class PrintedExpansions(nn.Module):
             total = total + part
             tokens = part if number == 0 else tokens + part
         return total
+
+
+def _on_the_plane(radii: torch.Tensor, angles: torch.Tensor) -> torch.Tensor:
+    """Cartesian coordinates (..., 2) of places with these polar ones."""
+    places = torch.empty(*angles.shape, 2)
+    places[..., 0], places[..., 1] = radii * angles.cos(), radii * angles.sin()
+    return places
 
 
 def _multiply(coefficients: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any
 
 import torch
 from torch.nn.modules import module as hooks
+from torch.overrides import TorchFunctionMode
 
 __all__ = ["NetworkTooLargeError", "bounded_building", "refuse_too_large"]
 
@@ -16,10 +18,61 @@ __all__ = ["NetworkTooLargeError", "bounded_building", "refuse_too_large"]
 _NUMBERS_A_WEIGHT = 4
 #: Largest number of layers of a network.
 _MOST_MODULES = 50_000
+#: Functions of each number for itself, under the names that PyTorch gives them.
+_POINTWISE = {
+    *("__pow__", "__rdiv__", "__rpow__", "__rsub__", "add", "cos", "div", "exp", "expm1", "log", "mul", "neg", "pow"),
+    *("remainder", "sin", "sqrt", "sub"),
+}
 
 
 class NetworkTooLargeError(ValueError):
     """A network is larger than it may be."""
+
+
+class _ShapesAlone(TorchFunctionMode):
+    """Tensors on the device "meta" by shapes and types: PyTorch's own ways there import its compiler, which takes long.
+
+    What is not listed goes these ways.
+    """
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Return what a function gives."""
+        name, kwargs = getattr(func, "__name__", ""), kwargs or {}
+        with suppress(TypeError, ValueError):
+            if name in _INSTEAD:
+                return _INSTEAD[name](*args, **kwargs)
+            if name in _POINTWISE and not kwargs:
+                return _pointwise(func, args)
+        return func(*args, **kwargs)
+
+
+def _pointwise(func: Callable[..., torch.Tensor], args: Sequence[Any]) -> torch.Tensor:
+    """A pointwise function of tensors and numbers; its type is that for empty tensors with as many axes."""
+    tensors = [value for value in args if isinstance(value, torch.Tensor)]
+    empty = [
+        torch.empty((0,) * value.ndim, dtype=value.dtype, device="cpu") if isinstance(value, torch.Tensor) else value
+        for value in args
+    ]
+    return torch.empty(torch.broadcast_tensors(*tensors)[0].shape, dtype=func(*empty).dtype)
+
+
+def _repeat(tensor: torch.Tensor, *times: int) -> torch.Tensor:
+    """Tensor that is repeated along each axis, see `torch.Tensor.repeat`."""
+    shape = (1,) * (len(times) - tensor.ndim) + tuple(tensor.shape)
+    return torch.empty([count * size for count, size in zip(times, shape, strict=True)], dtype=tensor.dtype)
+
+
+#: Other functions, for the arguments that networks give them; with others they raise an error.
+_INSTEAD: dict[str, Callable[..., torch.Tensor]] = {
+    "arange": lambda *ends: torch.empty(len(range(*ends)), dtype=torch.int64),
+    "argsort": lambda tensor: torch.empty(tensor.shape, dtype=torch.int64),
+    "linspace": lambda low, high, count: torch.empty(count),
+    "normal_": lambda tensor, *args, **kwargs: tensor,
+    "randn": torch.rand,
+    "repeat": _repeat,
+    # Of numbers with 64 bits, or not whole ones, whose sums have their type.
+    "sum": lambda tensor, axis: tensor.select(axis, 0),
+}
 
 
 @contextmanager
@@ -65,7 +118,7 @@ def bounded_building(*, weights: int, tables: int, modules: int) -> Iterator[Non
         hooks.register_module_module_registration_hook(lambda module, name, held: count("layers", 1)),
     ]
     try:
-        with torch.device("meta"):
+        with torch.device("meta"), _ShapesAlone():
             yield
     finally:
         for handle in handles:

@@ -978,7 +978,7 @@ def test_more_samples_choose_the_share_of_a_scalar_than_that_of_a_field(count, o
     params = np.random.default_rng(4).random((count, 2))
     for y, expected in ((params @ np.ones((2, 9)), of_field), (params[:, 0] * params[:, 1], of_scalars)):
         y = (np.linspace(0, 1, 9)[:, np.newaxis], y[..., np.newaxis]) if y.ndim == 2 else y
-        model = small(base="pod", max_iter=1).fit(params, y)
+        model = small(base="linear", max_iter=1).fit(params, y)
         assert model.fit_record_["split"] == {"training": count - expected, "share of the network": expected}
 
 

@@ -14,9 +14,9 @@ from threadpoolctl import threadpool_info, threadpool_limits
 from skop import PODRegressor
 from skop._threads import one_thread
 from skop.data import FieldSet, Targets
-from skop.estimators.classical._components import Decomposition
+from skop.estimators.classical._components import Decomposition, between_ends
 from skop.estimators.classical._kernel_models import AkimaSystem, Kernel, KernelModel, System
-from skop.estimators.classical._kernel_selection import Selection, between_ends, farthest_points
+from skop.estimators.classical._kernel_selection import Selection, farthest_points
 from skop.estimators.classical._length_scales import ScaleSearch
 from skop.estimators.classical._output_models import OutputModel
 from skop.estimators.classical._target_rows import TargetRows

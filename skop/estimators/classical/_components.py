@@ -17,9 +17,11 @@ from skop.estimators.files._persistence import KNOWN
 
 __all__ = [
     "BEYOND_CHANCE",
+    "FEW",
     "MOST_EXACT",
     "Basis",
     "Decomposition",
+    "between_ends",
     "beyond_chance",
     "both_ends",
     "error_of_mean",
@@ -33,6 +35,8 @@ __all__ = [
 
 #: Standard errors of many samples that count as beyond chance.
 BEYOND_CHANCE = 2.0
+#: Up to this number of samples the whole choice is repeated without each, and a test against the mean is of no use.
+FEW = 8
 #: Kernels use inducing samples above this number of samples.
 MOST_EXACT = 2000
 #: Compute components from products of samples if a decomposition would take more products than this.
@@ -66,6 +70,29 @@ def error_of_mean(values: FloatArray, weight: FloatArray | None) -> FloatArray:
 def beyond_chance(n_samples: int) -> float:
     """Standard errors of so many samples that are as improbable as two of many, by Student's distribution."""
     return float(stdtrit(max(n_samples - 1, 1), ndtr(BEYOND_CHANCE)))
+
+
+def between_ends(points: FloatArray) -> Any:
+    """Tell which samples lie between others, where this is known.
+
+    The least and the largest of one input have no neighbour on one side: without them, models extrapolate, and their
+    errors say little of new samples between those of the fit.
+
+    Parameters
+    ----------
+    points : ndarray of shape (n, d)
+        Inputs.
+
+    Returns
+    -------
+    ndarray of bool, shape (n,)
+        False for the samples at the ends of one input; all True for several inputs, or fewer than two samples between.
+    """
+    found = np.ones(len(points), bool)
+    if points.shape[1] == 1:
+        found = (points[:, 0] > points.min()) & (points[:, 0] < points.max())
+    # One sample is too few to compare models by.
+    return found if found.sum() > 1 else np.ones_like(found)
 
 
 def both_ends(points: FloatArray, place: int, values: FloatArray) -> tuple[FloatArray, FloatArray]:

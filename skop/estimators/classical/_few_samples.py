@@ -14,9 +14,9 @@ from sklearn.base import clone
 from skop._typing import FloatArray, IntArray
 from skop.data import Predictions, TrainingData
 from skop.estimators._weights import samples_with_weight
+from skop.estimators.classical._components import FEW, between_ends
 from skop.estimators.classical._copies import groups_of_same_inputs, relative
 from skop.estimators.classical._kernel_models import TINY
-from skop.estimators.classical._kernel_selection import between_ends
 from skop.estimators.classical._target_rows import TargetRows
 from skop.exceptions import FieldDataError, held_warnings
 
@@ -24,9 +24,6 @@ if TYPE_CHECKING:
     from skop.estimators.classical._pod import PODRegressor
 
 __all__ = ["tell_error_of_few"]
-
-#: Up to this number of samples the whole choice is repeated without each.
-_FEW = 8
 
 
 def tell_error_of_few(
@@ -45,7 +42,7 @@ def tell_error_of_few(
     """
     labels = groups_of_same_inputs(data.inputs) if groups is None else groups
     is_known = isinstance(model.regressor, str) and model.spec_.resampler is None
-    if not is_known or len(labels) > _FEW or labels.max() < 2:
+    if not is_known or len(labels) > FEW or labels.max() < 2:
         return
     told = model.leave_one_out_error_
     try:

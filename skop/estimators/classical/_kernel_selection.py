@@ -18,7 +18,9 @@ from scipy.spatial.distance import cdist
 
 from skop._typing import FloatArray, IntArray
 from skop.estimators.classical._components import (
+    FEW,
     MOST_EXACT,
+    between_ends,
     beyond_chance,
     both_ends,
     error_of_mean,
@@ -44,7 +46,7 @@ from skop.estimators.classical._kernel_models import (
 )
 from skop.estimators.classical._length_scales import ScaleSearch, geometric_mean
 
-__all__ = ["Found", "Selection", "between_ends", "between_values", "on_new_inputs", "told_error"]
+__all__ = ["Found", "Selection", "between_values", "on_new_inputs", "told_error"]
 
 #: Number of inducing samples of a kernel where there are more than `MOST_EXACT`.
 _INDUCING = 1500
@@ -67,8 +69,9 @@ _PARTS, _FEWEST_PARTS, _FEWEST = 8, 5, 16
 _DENSE_SCALES = tuple(np.geomspace(0.03, 8.0, 25))
 #: Over one input, and of penalties where inputs are repeated, errors up to this multiple of the smallest are as good.
 _EQUIVALENT = 1.1
-#: A model over one input is better than the mean beyond chance, or if its error is below this part of the mean's.
-_CLEAR = 0.3
+#: A model is better than the mean beyond chance, or if its error is below this part of the mean's: over one input, and
+#: over several parameters. By how much minus two log-likelihoods of a process over these must be below those of noise.
+_CLEAR, _CLEAR_OF_SEVERAL, _LIKELIER = 0.3, 0.7, 1.0
 #: Above this number of samples, half of them decide where the search for length scales starts.
 _HALVED = 200
 #: Least number of different values of a parameter: a parabola needs three beside the one that is left out.
@@ -152,6 +155,8 @@ class Selection:
         self.groups, self.all = groups, np.arange(len(points))
         #: Whether length scales are searched for, from the best one of all inputs on.
         self.tunes_scales = True
+        #: Whether what was found is better than the mean beyond chance, which is asked over several parameters.
+        self.is_clear = True
         #: Whether the input is one number, whose length scales are all tried.
         self._is_line = points.shape[1] == 1
         self._inside = between_ends(points) if groups is None else np.ones(len(points), bool)
@@ -292,28 +297,21 @@ class Selection:
         return replace(found, error=kernel.handicap * self.error(residuals, self.all))
 
     def likeliest(self, best: Found) -> Found:
-        """Process of the largest likelihood over one input among those whose leave-one-out errors are as good.
+        """Process of the largest likelihood, over one input among those whose leave-one-out errors are as good.
 
         A sample that is left out doubles the gap in which it is predicted, so that its error alone favours kernels for
-        samples half as dense. The likelihood is that of all targets, with one variance, given the tail. Where the least
-        error is not below that of the mean beyond chance, it says nothing, and the likelihood alone decides: it knows
-        noise, of which some model seems to predict a few samples by chance.
+        samples half as dense. Where the least error is not below that of the mean beyond chance, it says nothing, and
+        the likelihood alone decides, also over several parameters: it knows noise, of which some model seems to predict
+        a few samples by chance.
         """
-        if not self._is_line or self.groups is not None or len(self.few) < len(self.all) or best.error == 0:
+        if self.groups is not None or len(self.few) < len(self.all) or best.error == 0:
+            return best
+        is_known = self._is_better_than_mean(best)
+        self.is_clear = is_known or self._is_line or len(self.all) <= FEW
+        if not self._is_line and (self.is_clear or self.points.shape[1] > self.n_params):
             return best
         targets, kernels = self.targets[:, :_LEADING], self._candidates("gaussian_process")
-        rank = max(int((np.square(targets).sum(axis=0) > 0).sum()), 1)
-        is_known = self._is_better_than_mean(best)
-        values = []
-        for kernel in kernels:
-            spectrum = self._spectra.get((kernel.name, kernel.scales))
-            if spectrum is None:
-                spectrum = self._spectrum(System(kernel, self.points, weight=self.weight))
-            eigenvalues, squares, penalties = spectrum
-            sums = eigenvalues + penalties[: -1 if is_known else None, np.newaxis]
-            sizes = (squares / sums).sum(axis=1) + TINY
-            values.append(rank * (len(eigenvalues) * np.log(sizes) + np.log(sums).sum(axis=1)))
-        likelihoods, tried = np.stack(values), {}
+        likelihoods, tried = self._likelihoods(kernels, slice(-1 if is_known else None)), {}
         for place in likelihoods.argsort(axis=None, kind="stable"):
             number, at = np.unravel_index(place, likelihoods.shape)
             if not likelihoods[number, at] < np.inf:
@@ -327,20 +325,38 @@ class Selection:
                 return replace(found, error=self._error(found.system, chosen), penalties=chosen)
         return best
 
+    def _likelihoods(self, kernels: list[Kernel], tried: slice) -> FloatArray:
+        """Minus two log-likelihoods of all targets, with one variance, given the tail, by kernel and penalty."""
+        rank = max(int((np.square(self.targets[:, :_LEADING]).sum(axis=0) > 0).sum()), 1)
+        values = []
+        for kernel in kernels:
+            spectrum = self._spectra.get((kernel.name, kernel.scales))
+            if spectrum is None:
+                spectrum = self._spectrum(System(kernel, self.points, weight=self.weight))
+            eigenvalues, squares, penalties = spectrum
+            sums = eigenvalues + penalties[tried, np.newaxis]
+            sizes = (squares / sums).sum(axis=1) + TINY
+            values.append(rank * (len(eigenvalues) * np.log(sizes) + np.log(sums).sum(axis=1)))
+        found = np.stack(values)
+        if not self._is_line:
+            found[:, -1] -= _LIKELIER
+        return found
+
     def _spectrum(self, system: System) -> Spectrum:
         """What the likelihoods of a kernel at all samples depend on."""
         squares = np.square(system.project(self.targets[:, :_LEADING])[0]).sum(axis=1)
         return system.values, squares, system.penalties
 
     def _is_better_than_mean(self, found: Found) -> bool:
-        """Whether leave-one-out errors over one input are below those of the mean beyond chance."""
+        """Whether leave-one-out errors are below those of the mean beyond chance."""
         own = self._residuals(found.system, found.penalties[:_LEADING])
         mean: FloatArray = (of_others(len(own), self.weight) * self.targets[:, :_LEADING])[self._inside]
         own, weight = own[self._inside], None if self.weight is None else self.weight[self._inside]
         if not np.isfinite(own).all():
             return False
         before, after = (mean_of(np.square(part).sum(axis=1), weight) for part in (mean, own))
-        if len(own) < 2 or after < _CLEAR**2 * before:
+        clear = _CLEAR if self._is_line else _CLEAR_OF_SEVERAL
+        if len(own) < 2 or after < clear**2 * before:
             return True
         gains = np.linalg.norm(mean, axis=1) - np.linalg.norm(own, axis=1)
         return bool(mean_of(gains, weight) > beyond_chance(len(gains)) * error_of_mean(gains, weight))
@@ -605,29 +621,6 @@ class Selection:
 def _key_of_parts(parts: list[IntArray]) -> tuple[bytes, ...]:
     """Key of samples as `same_sizes` groups them."""
     return tuple(rows.tobytes() for rows in parts)
-
-
-def between_ends(points: FloatArray) -> Any:
-    """Tell which samples lie between others, where this is known.
-
-    The least and the largest of one input have no neighbour on one side: without them, models extrapolate, and their
-    errors say little of new samples between those of the fit.
-
-    Parameters
-    ----------
-    points : ndarray of shape (n, d)
-        Inputs.
-
-    Returns
-    -------
-    ndarray of bool, shape (n,)
-        False for the samples at the ends of one input; all True for several inputs, or fewer than two samples between.
-    """
-    found = np.ones(len(points), bool)
-    if points.shape[1] == 1:
-        found = (points[:, 0] > points.min()) & (points[:, 0] < points.max())
-    # One sample is too few to compare models by.
-    return found if found.sum() > 1 else np.ones_like(found)
 
 
 def on_new_inputs(selection: Selection, system: System | None, penalties: FloatArray) -> FloatArray:

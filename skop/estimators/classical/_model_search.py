@@ -17,12 +17,11 @@ from skop._threads import one_thread
 from skop._typing import FloatArray, IntArray
 from skop.data import Predictions, Targets
 from skop.estimators._weights import weight_option
-from skop.estimators.classical._components import Decomposition, mean_of, variance_of
+from skop.estimators.classical._components import Decomposition, between_ends, mean_of, variance_of
 from skop.estimators.classical._kernel_models import ROUNDING, TINY
 from skop.estimators.classical._kernel_selection import (
     Found,
     Selection,
-    between_ends,
     between_values,
     on_new_inputs,
     told_error,
@@ -39,6 +38,8 @@ REGRESSORS = ("mean", "ridge", "polynomial", "rbf", "gaussian_process", "akima")
 _NEGLIGIBLE = 0.01
 #: Take a model of its own for an output, or logarithms, if this lowers the error below this part.
 _BETTER = 0.8
+#: The same of logarithms, where the model without them is not better than the mean beyond chance.
+_BETTER_THAN_NOISE = 0.3
 #: Try each output alone up to this number of outputs; more are first grouped by the regressor that suits them.
 _FEW_OUTPUTS = 16
 #: Half of the values of a parameter over decades lie in this part of its range, from the least value on.
@@ -103,7 +104,8 @@ class _Trial:
 
     At new values of parameters whose values samples share, errors are `at_new` times as large. `residuals` are those of
     the model without each sample and others of the same inputs, where the samples that are left decide from where on
-    logarithms go on by tangents; the error has these where none is near zero.
+    logarithms go on by tangents; the error has these where none is near zero. Without logarithms it is better than the
+    mean beyond chance if it `is_clear`.
     """
 
     samples: OutputSamples
@@ -114,6 +116,7 @@ class _Trial:
     at_new: float
     residuals: FloatArray
     is_near_zero: bool
+    is_clear: bool
 
     @one_thread()
     def left_out(self, residuals: FloatArray | None = None) -> Predictions:
@@ -329,7 +332,7 @@ class ModelSearch:
         variants = [self.variants[0], *(variant for variant in self.variants[1:] if self._is_allowed(own, variant))]
         trials = [first, *(self._trial(own, *variant) for variant in variants[1:])]
         found = np.stack([trial.at_new * trial.errors for trial in trials])
-        found[0] *= _BETTER
+        found[0] *= _BETTER if first.is_clear else _BETTER_THAN_NOISE
         best = found.argmin(axis=0)
         if len(set(best)) == 1:
             return [trials[best[0]]]
@@ -376,7 +379,7 @@ class ModelSearch:
         # Copies of one sample show no error.
         told = (lambda _: np.inf) if model.is_of_one_sample else partial(told_error, selection)
         errors = {name: told(item) for name, item in tried.items()}
-        return _Trial(samples, model, told(found), errors, gains, at_new, residuals, is_near_zero)
+        return _Trial(samples, model, told(found), errors, gains, at_new, residuals, is_near_zero, selection.is_clear)
 
     def _found_by_name(self, selection: Selection, names: Collection[str]) -> dict[str, Found]:
         """The best kernel of each kind of regressor that the samples suffice for."""
