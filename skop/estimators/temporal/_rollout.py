@@ -101,8 +101,8 @@ class RolloutRegressor(BaseFrameRegressor):
     Time is part of the channel axis of X and y: channel ``t * c + k`` is component k of frame t. Global parameters of a
     FieldSet X are constant along a trajectory. A table X is a time series, whose columns are the channels of a single
     point. In searches, the name of a parameter of the estimator is, for example, ``estimator__width``. With
-    ``loss_reduction="sum"`` the training is that published for the Navier-Stokes benchmark [1]_: the errors of all
-    steps are added, and the optimiser takes one step for each batch of trajectories.
+    ``increments=False`` and ``loss_reduction="sum"`` the training is that published for the Navier-Stokes benchmark
+    [1]_: the errors of all steps are added, and the optimiser takes one step for each batch of trajectories.
 
     References
     ----------
