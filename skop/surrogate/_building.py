@@ -32,17 +32,18 @@ class NetworkTooLargeError(ValueError):
 class _ShapesAlone(TorchFunctionMode):
     """Tensors on the device "meta" by shapes and types: PyTorch's own ways there import its compiler, which takes long.
 
-    What is not listed goes these ways.
+    What is not listed goes these ways, and so do tensors on other devices.
     """
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Return what a function gives."""
         name, kwargs = getattr(func, "__name__", ""), kwargs or {}
-        with suppress(TypeError, ValueError):
-            if name in _INSTEAD:
-                return _INSTEAD[name](*args, **kwargs)
-            if name in _POINTWISE and not kwargs:
-                return _pointwise(func, args)
+        if all(value.is_meta for value in args if isinstance(value, torch.Tensor)):
+            with suppress(TypeError, ValueError, IndexError):
+                if name in _INSTEAD:
+                    return _INSTEAD[name](*args, **kwargs)
+                if name in _POINTWISE and not kwargs:
+                    return _pointwise(func, args)
         return func(*args, **kwargs)
 
 
@@ -62,16 +63,22 @@ def _repeat(tensor: torch.Tensor, *times: int) -> torch.Tensor:
     return torch.empty([count * size for count, size in zip(times, shape, strict=True)], dtype=tensor.dtype)
 
 
+def _sum(tensor: torch.Tensor, axis: int) -> torch.Tensor:
+    """Sum along an axis, of numbers whose sums have their type."""
+    if not (tensor.dtype.is_floating_point or tensor.dtype == torch.int64):
+        raise TypeError("sums of narrow numbers are wider")
+    return torch.empty(tensor.select(axis, 0).shape, dtype=tensor.dtype)
+
+
 #: Other functions, for the arguments that networks give them; with others they raise an error.
 _INSTEAD: dict[str, Callable[..., torch.Tensor]] = {
     "arange": lambda *ends: torch.empty(len(range(*ends)), dtype=torch.int64),
     "argsort": lambda tensor: torch.empty(tensor.shape, dtype=torch.int64),
-    "linspace": lambda low, high, count: torch.empty(count),
+    "linspace": lambda low, high, count: torch.empty(count, dtype=(low + high + torch.empty(0, device="cpu")).dtype),
     "normal_": lambda tensor, *args, **kwargs: tensor,
     "randn": torch.rand,
     "repeat": _repeat,
-    # Of numbers with 64 bits, or not whole ones, whose sums have their type.
-    "sum": lambda tensor, axis: tensor.select(axis, 0),
+    "sum": _sum,
 }
 
 

@@ -56,15 +56,20 @@ class IncrementNetwork(WrappingNetwork):
 
     Attributes
     ----------
+    frame : slice
+        Channels of the last frame.
     factor, shift : Tensor of shape (q,)
         Factor and shift by which the scaled last frame becomes a scaled output.
     """
 
+    frame: slice
+
     def __init__(self, network: nn.Module, first: int, count: int) -> None:
         super().__init__(network)
         self.frame = slice(first, first + count)
-        self.register_buffer("factor", torch.ones(count))
-        self.register_buffer("shift", torch.zeros(count))
+        # In double precision until the network has its own.
+        self.register_buffer("factor", torch.ones(count, dtype=torch.float64))
+        self.register_buffer("shift", torch.zeros(count, dtype=torch.float64))
 
     def set_units(self, factor: FloatArray, shift: FloatArray) -> None:
         """Set factor and shift, each ``(q,)``."""

@@ -105,25 +105,34 @@ class Resample:
         Base that stays on the points of the samples; the network then corrects it on the grid.
     is_base_alone : bool
         Whether the network has no share.
+    frame : slice or None, default=None
+        Channels of the last frame among those of the samples, which stays on their points too, if the network learns
+        the change since it.
     """
 
     resampler: GridResampler
     scalers: Scalers
     base: Any
     is_base_alone: bool
+    frame: slice | None = None
 
     def predict(self, query: Query, rest: Rest) -> Predictions:
         """Predict on the grid and interpolate the outputs, or the corrections to a base on points, to the places."""
         inputs, places = query.inputs, query.inputs if query.places is None else query.places
         if self.base is None:
-            return self._to_points(rest(Query(self.resampler.to_grid(inputs))), places)
+            on_grid = self.resampler.to_grid(inputs)
+            whole = rest(Query(on_grid))
+            if self.frame is None:
+                return self._to_points(whole, places)
+            change = combined(np.subtract, whole, _frame_of(on_grid, self.frame))
+            return combined(np.add, _frame_of(places, self.frame), self._to_points(change, places))
         found = self.base.predict(inputs)
         at_places = in_units(self.scalers, found if places is inputs else self.base.predict(inputs, places))
         if self.is_base_alone:
             return at_places
-        on_grid = on_grid_of(self.resampler, found, inputs)
-        whole = rest(Query(self.resampler.to_grid(inputs), base=partial(rows_of, on_grid)))
-        correction = combined(np.subtract, whole, in_units(self.scalers, on_grid))
+        base = on_grid_of(self.resampler, found, inputs)
+        whole = rest(Query(self.resampler.to_grid(inputs), base=partial(rows_of, base)))
+        correction = combined(np.subtract, whole, in_units(self.scalers, base))
         return combined(np.add, at_places, self._to_points(correction, places))
 
     def _to_points(self, found: Predictions, places: FieldSet) -> Predictions:
@@ -157,6 +166,9 @@ class Refine:
         Axes of the grid around which declared shifts move samples. A grid is one period along these.
     is_of_arrays : bool, default=False
         Whether the fit was on arrays, which tell no coordinates.
+    frame : slice or None, default=None
+        Channels of the last frame among those of the samples, if the network learns the change since it: changes are
+        refined.
     """
 
     method: str
@@ -169,6 +181,7 @@ class Refine:
     is_base_alone: bool
     periodic: tuple[int, ...] = ()
     is_of_arrays: bool = False
+    frame: slice | None = None
 
     def predict(self, query: Query, rest: Rest) -> Predictions:
         """Predict for samples on grids of any spacing."""
@@ -188,6 +201,8 @@ class Refine:
         """Predict for samples on another grid; logarithms where these are learnt."""
         average = self.method == "average" and not self.is_base_alone
         found = self.on_grid_of_fit(inputs, lambda part: self._smooth(part, rest), average=average)
+        if self.frame is not None:
+            return combined(np.add, found, _frame_of(inputs, self.frame))
         if self.base is None:
             return found
         if not self._goes_around(inputs):
@@ -195,8 +210,10 @@ class Refine:
         return combined(np.add, found, self.on_grid_of_fit(inputs, self._smooth_base, average=False))
 
     def _smooth(self, inputs: FieldSet, rest: Rest) -> Predictions:
-        """Predict what splines can interpolate: logarithms where these are learnt; over a base the corrections."""
+        """Predict what splines can interpolate: logarithms where these are learnt; corrections of a base; changes."""
         found = rest(Query(inputs))
+        if self.frame is not None:
+            return combined(np.subtract, found, _frame_of(inputs, self.frame))
         found = each_part(np.log, found) if self.scalers.learns_logarithms else found
         return found if self.base is None else combined(np.subtract, found, self._smooth_base(inputs))
 
@@ -411,6 +428,11 @@ def _is_of_array(inputs: FieldSet) -> bool:
     """Whether samples have the points that arrays are given."""
     grid = inputs.grid_shape
     return grid is not None and inputs.shared_coords and np.array_equal(inputs.coords, unit_grid(grid))
+
+
+def _frame_of(samples: FieldSet, frame: slice) -> Predictions:
+    """Channels of samples as predictions."""
+    return Predictions(np.asarray(samples.values)[..., frame])
 
 
 def in_units(scalers: Scalers, found: Predictions) -> Predictions:

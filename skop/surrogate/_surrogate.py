@@ -26,7 +26,7 @@ from skop.data import (
 )
 from skop.exceptions import FieldDataError
 from skop.networks import Outputs
-from skop.surrogate._correction import CorrectionNetwork
+from skop.surrogate._correction import CorrectionNetwork, IncrementNetwork
 from skop.surrogate._domain import Domain
 from skop.surrogate._predictions import each_part, joined
 from skop.surrogate._stages import PREDICT_POINTS, Query, Refine, Resample, Sensors, Stage, Symmetrise
@@ -113,7 +113,7 @@ class Surrogate:
         outer: list[Stage] = [self.refine]
         if self.spec.resampler is not None:
             on_points = self.base if self.has_base_on_points else None
-            outer.insert(0, Resample(self.spec.resampler, self.scalers, on_points, self.is_base_alone))
+            outer.insert(0, Resample(self.spec.resampler, self.scalers, on_points, self.is_base_alone, self.frame))
         return (*outer, *self._inner_stages)
 
     @property
@@ -129,7 +129,7 @@ class Surrogate:
         grid_shape = self.spec.network_spec.grid_shape
         held = (self.spacing, grid_shape, self.domain, self.scalers, self.base, self.is_base_alone)
         periodic = periodic_axes(self.symmetries, geometry)
-        return Refine(self.refinement, geometry, *held, periodic, self.spec.input_form == "grid")
+        return Refine(self.refinement, geometry, *held, periodic, self.spec.input_form == "grid", self.frame)
 
     @property
     def symmetrise(self) -> Symmetrise | None:
@@ -143,6 +143,11 @@ class Surrogate:
     def is_base_alone(self) -> bool:
         """Whether the network has no share in the predictions."""
         return isinstance(self.network, CorrectionNetwork) and self.network.is_base_alone
+
+    @property
+    def frame(self) -> slice | None:
+        """Channels of the input fields since which the network learns the change; None if it learns the whole map."""
+        return self.network.frame if isinstance(self.network, IncrementNetwork) and self.spec.n_outputs else None
 
     @property
     def has_base_on_points(self) -> bool:
@@ -185,6 +190,7 @@ class Surrogate:
         if self.spec.n_outputs and self.spec.resampler is not None:
             places = query_points(coords, inputs)
             return self._through(self.stages, Query(inputs, places)), places
+        given = inputs
         if self.sensors is not None and self.spec.resampler is None:
             inputs = self.sensors.at(inputs)
         if self.spec.target_points != "inputs":
@@ -192,7 +198,7 @@ class Surrogate:
         elif not self._asks_network_at(inputs):
             return self._interpolated_at(inputs, coords)
         self.domain.check(inputs)
-        places = query_points(coords, inputs, self.domain.reach)
+        places = query_points(coords, inputs if self.frame is None else given, self.domain.reach)
         return self._through(self._inner_stages, Query(inputs, places)), places
 
     def _through(self, stages: Sequence[Stage], query: Query) -> Predictions:

@@ -69,9 +69,12 @@ _PARTS, _FEWEST_PARTS, _FEWEST = 8, 5, 16
 _DENSE_SCALES = tuple(np.geomspace(0.03, 8.0, 25))
 #: Over one input, and of penalties where inputs are repeated, errors up to this multiple of the smallest are as good.
 _EQUIVALENT = 1.1
-#: A model is better than the mean beyond chance, or if its error is below this part of the mean's: over one input, and
-#: over several parameters. By how much minus two log-likelihoods of a process over these must be below those of noise.
-_CLEAR, _CLEAR_OF_SEVERAL, _LIKELIER = 0.3, 0.7, 1.0
+#: A model is clear if it is better than the mean beyond chance, or if its error is below this part of the mean's: over
+#: one input, and over several parameters.
+_CLEAR, _CLEAR_OF_SEVERAL = 0.3, 0.7
+#: Where no model of several parameters is clear, minus two log-likelihoods of a process must be below those of noise by
+#: this.
+_LIKELIER = 1.0
 #: Above this number of samples, half of them decide where the search for length scales starts.
 _HALVED = 200
 #: Least number of different values of a parameter: a parabola needs three beside the one that is left out.
@@ -308,15 +311,17 @@ class Selection:
             return best
         is_known = self._is_better_than_mean(best)
         self.is_clear = is_known or self._is_line or len(self.all) <= FEW
-        if not self._is_line and (self.is_clear or self.points.shape[1] > self.n_params):
+        # The mean and ridge regression are no curves through noise.
+        is_flat = best.system is not None and best.system.kernel.name == "none"
+        if not self._is_line and (self.is_clear or is_flat or self.points.shape[1] > self.n_params):
             return best
         targets, kernels = self.targets[:, :_LEADING], self._candidates("gaussian_process")
-        likelihoods, tried = self._likelihoods(kernels, slice(-1 if is_known else None)), {}
+        likelihoods, tried = self._likelihoods(kernels, -1 if is_known else None), {}
         for place in likelihoods.argsort(axis=None, kind="stable"):
             number, at = np.unravel_index(place, likelihoods.shape)
             if not likelihoods[number, at] < np.inf:
                 break
-            if number not in tried:
+            if is_known and number not in tried:
                 system = System(kernels[number], self.points, weight=self.weight)
                 tried[number] = self._errors_by_penalty(system, system.project(targets), system.penalties, self.all)
             if not is_known or tried[number][at] <= _EQUIVALENT * best.error:
@@ -325,7 +330,7 @@ class Selection:
                 return replace(found, error=self._error(found.system, chosen), penalties=chosen)
         return best
 
-    def _likelihoods(self, kernels: list[Kernel], tried: slice) -> FloatArray:
+    def _likelihoods(self, kernels: list[Kernel], end: int | None) -> FloatArray:
         """Minus two log-likelihoods of all targets, with one variance, given the tail, by kernel and penalty."""
         rank = max(int((np.square(self.targets[:, :_LEADING]).sum(axis=0) > 0).sum()), 1)
         values = []
@@ -334,7 +339,7 @@ class Selection:
             if spectrum is None:
                 spectrum = self._spectrum(System(kernel, self.points, weight=self.weight))
             eigenvalues, squares, penalties = spectrum
-            sums = eigenvalues + penalties[tried, np.newaxis]
+            sums = eigenvalues + penalties[:end, np.newaxis]
             sizes = (squares / sums).sum(axis=1) + TINY
             values.append(rank * (len(eigenvalues) * np.log(sizes) + np.log(sums).sum(axis=1)))
         found = np.stack(values)

@@ -104,8 +104,8 @@ class _Trial:
 
     At new values of parameters whose values samples share, errors are `at_new` times as large. `residuals` are those of
     the model without each sample and others of the same inputs, where the samples that are left decide from where on
-    logarithms go on by tangents; the error has these where none is near zero. Without logarithms it is better than the
-    mean beyond chance if it `is_clear`.
+    logarithms go on by tangents; the error has these where none is near zero. `is_clear` is whether the model is better
+    than the mean beyond chance.
     """
 
     samples: OutputSamples

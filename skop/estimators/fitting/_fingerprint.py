@@ -73,8 +73,9 @@ def described_plan(plan: TrainingPlan) -> dict[str, Any]:
     forward: Any = plan.forward
     parts = {} if forward is None else {part.name: getattr(forward, part.name) for part in fields(forward)}
     parts.pop("model", None)
-    steps = {"n_steps": plan.n_steps, "last_frame": plan.last_frame}
-    return {"forward": parts, "groups": [plan.group_size, plan.grouping]} | steps
+    # Checkpoints of plans without such a frame are those of earlier versions.
+    frame = {} if plan.last_frame is None else {"last_frame": plan.last_frame}
+    return {"forward": parts, "groups": [plan.group_size, plan.grouping], "n_steps": plan.n_steps} | frame
 
 
 def described_earlier(estimator: Any) -> Any:

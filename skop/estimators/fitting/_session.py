@@ -498,7 +498,7 @@ class FitSession:
             n_samples >= _LEAST_JUDGED
             and model.max_iter >= _LEAST_EPOCHS
             and not model._continues
-            and self.plan == DIRECT_TRAINING
+            and replace(self.plan, last_frame=None) == DIRECT_TRAINING
             and bool(OverfittingMonitor(self).remedies)
         )
 

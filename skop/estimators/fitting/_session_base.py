@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import torch
+from sklearn.utils import gen_batches
 
 from skop._typing import FloatArray, IntArray
 from skop.data import FieldLoader, FieldSet, Predictions, Scalers, Targets, TrainingData
+from skop.data._fieldset import piece_length
 from skop.estimators.classical._copies import groups_of_same_inputs, linked
 from skop.estimators.classical._nodes import keep_their_distances, nodes_correspond
 from skop.estimators.classical._pod import PODRegressor
@@ -48,6 +50,8 @@ _LEAST_SAMPLES = 10
 _TOO_FEW = f"it needs at least {_LEAST_SAMPLES}"
 #: A base that is averaged over symmetries is named if it has so many times the error of one without them.
 _WORSE = 2.0
+#: Frames are learned, and not the change since the last one, if this is larger than this part of their spread.
+_LARGE_CHANGE = 0.25
 #: A base interpolates if its error on seen samples is below this part of its error on unseen ones.
 _SEEN = 0.5
 
@@ -114,18 +118,20 @@ class SessionBase:
             network.use_whole()
 
     def use_frame(self, scalers: Scalers) -> None:
-        """Set the frame from which the network learns the change, where a plan names one and there is no base."""
-        model, plan = self.session.estimator, self.session.plan
-        has_none = model.base_ is not None or scalers.per_point or scalers.learns_logarithms
-        first = None if has_none else plan.last_frame
-        if not model._continues:
-            model.last_frame_ = first
-        elif plan.feeds_back and first != model.last_frame_:
-            learnt = "the next frame" if model.last_frame_ is None else "the change since the last frame"
-            raise ValueError(
-                f"warm_start=True goes on with the network of the last fit, which learned {learnt}; set increments="
-                f"{model.last_frame_ is not None} in RolloutRegressor, or warm_start=False to fit anew."
-            )
+        """Set the frame since which the network learns the change: a plan names one, there is no base, it is small."""
+        model, first = self.session.estimator, self.session.plan.last_frame
+        if model._continues:
+            if first is None and model.last_frame_ is not None:
+                raise ValueError(
+                    "warm_start=True goes on with the network of the last fit, which learned the change since the last "
+                    "frame; set increments=True in RolloutRegressor, or warm_start=False to fit anew."
+                )
+            return
+        if model.base_ is not None or scalers.per_point or scalers.learns_logarithms:
+            first = None
+        if first is not None and _change_since(first, self.session.data, self.session.used, scalers) > _LARGE_CHANGE:
+            first = None
+        model.last_frame_ = first
 
     def set_units(self, network: torch.nn.Module, scalers: Scalers, train: IntArray) -> None:
         """Set the units of a network over a base or a frame by the samples of the training."""
@@ -406,6 +412,22 @@ def _bytes_of(data: TrainingData) -> int:
             width = part.n_channels + (0 if part.shared_coords else part.n_dims)
             count += int(part.n_points.sum()) * width
     return 8 * count
+
+
+def _change_since(first: int, data: TrainingData, rows: IntArray, scalers: Scalers) -> float:
+    """Root mean square of the change since the frame that begins with a channel, in units of the targets' spread."""
+    is_field, total, count = data.targets.field is not None, 0.0, 0
+    scaler: Any = scalers.target if is_field else scalers.scalars
+    spread = scaler.deviations()[0]
+    for some in gen_batches(len(rows), piece_length(data.inputs, data.inputs.n_channels)):
+        inputs, targets = data.inputs[rows[some]], data.targets[rows[some]]
+        last: Any = inputs.values if is_field else inputs.params
+        true: Any = targets.scalars if targets.field is None else targets.field.values
+        change = np.asarray(true, dtype=np.float64) - np.asarray(last)[..., first : first + len(spread)]
+        # Constants do not change.
+        change = np.divide(change, spread, out=np.zeros_like(change), where=spread > 0)
+        total, count = total + float(np.square(change).sum()), count + change.size
+    return float(np.sqrt(total / max(count, 1)))
 
 
 def _units_of(scalers: Scalers) -> tuple[FloatArray, FloatArray] | None:

@@ -145,10 +145,7 @@ class OperatorRegressor(OperatorParameters, CallbackSupportMixin, MeasuresCost, 
         raise NotImplementedError
 
     def _new_network(self, spec: DataSpec, geometry: str) -> torch.nn.Module:
-        """Build the untrained network, over the last frame of its inputs or a base model if there is one.
-
-        Of a base model, it has the predictions as further inputs.
-        """
+        """Build the untrained network, over the last frame among its inputs, or over a base with its predictions."""
         if self.base_ is None:
             network, first = self._build_network(spec, geometry), self.last_frame_
             return network if first is None else IncrementNetwork(network, first, spec.n_outputs or spec.n_scalars)

@@ -65,9 +65,10 @@ class RolloutRegressor(BaseFrameRegressor):
         Standard deviation of Gaussian noise that is added to the windows in training, in units of the standard
         deviation of each channel, so that the model learns to correct small errors. No noise is added in predictions.
     increments : bool, default=True
-        Whether the networks of skop learn the change since the last frame, to which it is added, which has smaller
-        errors after the same time (papers: False, the next frame). They learn the next frame too where `n_steps` is 1,
-        over a base, with logarithms of the targets, and with scaling for each point; other estimators always do.
+        Whether the networks of skop learn the change since the last frame, to which it is added, where this is up to a
+        quarter of the spread of the frames (papers: False, the next frame). They learn the next frame too where
+        `n_steps` is 1, over a base, with logarithms of the targets, with scaling for each point, within a
+        `LawRegressor`, after other steps of a Pipeline, and in searches of scikit-learn; other estimators always do.
     random_state : int, RandomState instance or None, default=None
         Seed of the noise, and of the estimator if it has a `random_state`; None keeps the estimator's own.
 
