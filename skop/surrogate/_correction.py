@@ -60,6 +60,8 @@ class IncrementNetwork(WrappingNetwork):
         Channels of the last frame.
     factor, shift : Tensor of shape (q,)
         Factor and shift by which the scaled last frame becomes a scaled output.
+    size : Tensor of shape ()
+        Unit of the output of the network.
     """
 
     frame: slice
@@ -70,10 +72,11 @@ class IncrementNetwork(WrappingNetwork):
         # In double precision until the network has its own.
         self.register_buffer("factor", torch.ones(count, dtype=torch.float64))
         self.register_buffer("shift", torch.zeros(count, dtype=torch.float64))
+        self.register_buffer("size", torch.ones((), dtype=torch.float64))
 
-    def set_units(self, factor: FloatArray, shift: FloatArray) -> None:
-        """Set factor and shift, each ``(q,)``."""
-        for name, value in (("factor", factor), ("shift", shift)):
+    def set_units(self, factor: FloatArray, shift: FloatArray, size: float) -> None:
+        """Set factor and shift, each ``(q,)``, and size."""
+        for name, value in (("factor", factor), ("shift", shift), ("size", size)):
             getattr(self, name).copy_(torch.as_tensor(value))
 
     def forward(
@@ -109,7 +112,7 @@ class IncrementNetwork(WrappingNetwork):
         """Add an output of the network, which autocast may have made narrower, to the last frame among inputs."""
         if inputs is None or output is None:
             return output
-        return inputs[..., self.frame] * self.factor + self.shift + output.to(inputs.dtype)
+        return inputs[..., self.frame] * self.factor + self.shift + self.size * output.to(inputs.dtype)
 
 
 class CorrectionNetwork(WrappingNetwork):

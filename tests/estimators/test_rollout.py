@@ -416,6 +416,7 @@ def test_large_changes_are_no_increments(part):
 def test_a_warm_start_goes_on_with_what_was_learned(slow_fields):
     model = RolloutRegressor(network(warm_start=True), window=3).fit(*slow_fields)
     model.fit(*slow_fields)
+    assert model.estimator_._facts()["network"]["learned"] == "the change since the last frame"
     with pytest.raises(ValueError, match="learned the change since the last frame; set increments=True"):
         model.set_params(increments=False).fit(*slow_fields)
     frames = RolloutRegressor(network(warm_start=True), window=3, increments=False).fit(*slow_fields)

@@ -68,11 +68,14 @@ class SessionBase:
     ----------
     unseen : Predictions or None
         Standardised predictions of the base for all samples, each by a fit without it; None without a base.
+    change : float
+        Root mean square of the change since the last frame, in units of the spread of the targets.
     """
 
     def __init__(self, session: FitSession) -> None:
         self.session = session
         self.unseen: Predictions | None = None
+        self.change = 0.0
 
     def fit(self, scalers: Scalers) -> None:
         """Fit the base to all samples, if there is to be one.
@@ -129,9 +132,9 @@ class SessionBase:
             return
         if model.base_ is not None or scalers.per_point or scalers.learns_logarithms:
             first = None
-        if first is not None and _change_since(first, self.session.data, self.session.used, scalers) > _LARGE_CHANGE:
-            first = None
-        model.last_frame_ = first
+        if first is not None:
+            self.change = _change_since(first, self.session.data, self.session.used, scalers)
+        model.last_frame_ = None if self.change > _LARGE_CHANGE else first
 
     def set_units(self, network: torch.nn.Module, scalers: Scalers, train: IntArray) -> None:
         """Set the units of a network over a base or a frame by the samples of the training."""
@@ -143,7 +146,9 @@ class SessionBase:
             given: Any = scalers.fields if is_field else scalers.params
             wanted: Any = scalers.target if is_field else scalers.scalars
             shift = (given.mean_[frame] - wanted.mean_) / wanted.scale_
-            network.set_units(given.scale_[frame] / wanted.scale_, shift)
+            # Between the size of changes, which would be learned slowly, and that of frames, which has too few digits.
+            size = np.sqrt(self.change) or 1.0
+            network.set_units(given.scale_[frame] / wanted.scale_, shift, size)
 
     def _fit_kind(self, kind: Any, data: TrainingData, scalers: Scalers) -> tuple[BaseModel, Predictions]:
         """Fit a kind of base to samples, or to their images, and predict each by a fit without it."""

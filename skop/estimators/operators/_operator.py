@@ -402,6 +402,8 @@ class OperatorRegressor(OperatorParameters, CallbackSupportMixin, MeasuresCost, 
             "kept_epoch": self.best_iter_,
             "ended_by": self.stopped_,
         }
+        if self.last_frame_ is not None:
+            network["learned"] = "the change since the last frame"
         errors: dict[str, Any] = {"resampling to a grid": self.resampling_error_}
         facts: dict[str, Any] = {"network": network, "errors": errors}
         if self.validation_scores_:
