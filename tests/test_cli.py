@@ -1087,6 +1087,7 @@ def trajectories(tmp_path_factory):
     stream = io.StringIO()
     with contextlib.redirect_stdout(stream):
         rollout = ["--window", "2", "--test-fraction", "0.34", "--set", "noise=0.1", "--set", "batch_size=3"]
+        rollout += ["--set", "increments=false"]
         assert main(["fit", data, *tiny, *rollout, "-o", str(folder / "rollout.skop")]) == 0
         words = [str(folder / "run_*/run_*.vtu"), *tiny, "--time", "parameter", "--input", "start"]
         assert main(["fit", *words, "--params", str(folder / "rates.csv"), "-o", str(folder / "parameter.skop")]) == 0
@@ -1103,6 +1104,7 @@ def test_time_series_are_fitted_and_scored_as_by_the_estimators(trajectories, ca
     np.testing.assert_array_equal(two.take(np.array([0, 2])).cells[1].points, series(2).meshes[0].points)
     np.testing.assert_array_equal(two.y.to_list()[2][:, 4], series(2).meshes[3].point_data["u"])
     assert (model.window, model.n_steps_, model.noise, model.estimator.batch_size) == (2, 2, 0.1, 3)
+    assert model.increments is False
     held_out = [line.split()[1] for line in lines if line.split()[0] == "worst"]
     error = 1 - model.score([str(folder / name) for name in held_out])
     assert f"relative L2 error of 2 held-out samples: {error:.2%}" in lines[1]

@@ -80,7 +80,7 @@ def _make_series_estimator(name: str, settings: dict[str, Any], time: str, windo
     for key in settings:
         if key in taken:
             raise click.UsageError(f"--set {key} does not apply: {taken[key]}")
-    own = ("unroll", "noise") if time == "rollout" else ("grouping",)
+    own = ("unroll", "noise", "increments") if time == "rollout" else ("grouping",)
     inner = make_estimator(name, {key: value for key, value in settings.items() if key not in own}, **options)
     outer = {key: value for key, value in settings.items() if key in own}
     seed = inner.get_params().get("random_state")
