@@ -457,7 +457,7 @@ class System:
             found = np.empty((len(self.points), len(penalties)))
             for penalty, own in self._of_equal_penalties(penalties, len(penalties)):
                 for rows in self._parts:
-                    inverse = _pseudo_inverse(self._blocks(rows, penalty))
+                    inverse = np.linalg.pinv(self._blocks(rows, penalty), hermitian=True)
                     found[rows[..., np.newaxis], own] = np.einsum("gii->gi", inverse)[..., np.newaxis]
             found = self._unrooted(self._unrooted(found))
         else:
@@ -690,7 +690,7 @@ def left_out_solver(inverse: FloatArray, parts: list[IntArray]) -> Callable[[Flo
         diagonal = np.maximum(inverse.diagonal(), SAME)[:, np.newaxis]
         return lambda values: values / diagonal
     blocks = [inverse[rows[:, :, np.newaxis], rows[:, np.newaxis]] for rows in parts]
-    inverses = [_pseudo_inverse(block) for block in blocks]
+    inverses = [np.linalg.pinv(block, hermitian=True) for block in blocks]
 
     def solve(values: FloatArray) -> FloatArray:
         found = np.zeros_like(values)
@@ -701,21 +701,11 @@ def left_out_solver(inverse: FloatArray, parts: list[IntArray]) -> Callable[[Flo
     return solve
 
 
-def _pseudo_inverse(matrices: FloatArray) -> FloatArray:
-    """Inverses in general of symmetric matrices (..., s, s), as of `numpy.linalg.pinv`, which sorts too."""
-    values, vectors = np.linalg.eigh(matrices)
-    sizes = np.abs(values)
-    is_kept = sizes > 1e-15 * sizes.max(axis=-1, keepdims=True)
-    inverted = np.divide(1.0, values, out=np.zeros_like(values), where=is_kept)
-    found: FloatArray = (vectors * inverted[..., np.newaxis, :]) @ vectors.mT
-    return found
-
-
 def inverse_of(matrix: FloatArray) -> FloatArray:
     """Inverse of a positive definite matrix; of one that is not by rounding, the inverse in general."""
     factor, is_failed = lapack.dpotrf(matrix, lower=1)
     if is_failed:
-        return _pseudo_inverse(matrix)
+        return np.linalg.pinv(matrix, hermitian=True)
     # Above the diagonal, both are zero.
     half = lapack.dpotri(factor, lower=1, overwrite_c=1)[0]
     inverse: FloatArray = half + half.T
