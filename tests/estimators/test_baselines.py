@@ -282,7 +282,7 @@ def test_samples_that_are_nearly_the_same_count_as_copies(kind, change):
 @pytest.mark.parametrize("step", [1e-5, 1e-4])
 def test_steps_for_finite_differences_tell_slopes_and_not_each_other(step):
     gains, honest = [], []
-    for seed in (1, 2):
+    for seed in range(4):
         random = np.random.default_rng(seed)
         X, new = random.random((12, 3)) + 0.5, random.random((200, 3)) + 0.5
         stepped = np.concatenate([X, *(X + step * axis for axis in np.eye(3))])
