@@ -39,7 +39,7 @@ print("first frames", X.shape, "next frames", y.shape)
 # its own frames, and all of them count in the loss. Two simple alternatives are ridge regression between the principal
 # components of the frames, and repeating the last known frame.
 
-network = LaMORegressor(width=32, depth=1, max_iter=12, batch_size=4, learning_rate_init=4e-3)
+network = LaMORegressor(width=32, depth=1, max_iter=12, batch_size=4, learning_rate_init=4e-3, base=None)
 models = {
     "modes and ridge": RolloutRegressor(PODRegressor(regressor="ridge"), window=4),
     "true frames": RolloutRegressor(network, window=4, random_state=0),

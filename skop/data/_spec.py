@@ -63,6 +63,8 @@ class Targets:
     scalars: FloatArray | None = None
     #: Whether the field is on points of its own, instead of those of the inputs.
     elsewhere: bool = False
+    #: Values since which the targets are the change, of which with it relative errors are; None for plain targets.
+    since: Predictions | None = None
 
     def __post_init__(self) -> None:
         held = [part for part in (self.field, self.scalars) if part is not None]
@@ -78,6 +80,7 @@ class Targets:
             None if self.field is None else self.field[rows],
             None if self.scalars is None else self.scalars[rows],
             self.elsewhere,
+            None if self.since is None else self.since[rows],
         )
 
     def read(self, rows: Any) -> Targets:
@@ -109,6 +112,9 @@ class Predictions:
     fields: FloatArray | None
     #: Predicted scalars (n, s).
     scalars: FloatArray | None = None
+
+    def __getitem__(self, rows: Any) -> Predictions:
+        return Predictions(*(None if part is None else part[rows] for part in (self.fields, self.scalars)))
 
 
 @dataclass(frozen=True)

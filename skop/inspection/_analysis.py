@@ -12,7 +12,7 @@ from skop.data import FieldSet
 from skop.estimators.operators._operator import OperatorRegressor
 from skop.exceptions import FieldDataError
 from skop.modules import observe_features
-from skop.surrogate._correction import CorrectionNetwork, WrappingNetwork
+from skop.surrogate._correction import CorrectionNetwork, network_within
 
 __all__ = ["each_batch", "named", "network_name", "noted", "on_shared_points", "read_samples", "take"]
 
@@ -77,7 +77,7 @@ def read_samples(estimator: Any, X: Any, *, resample: bool = True, on_grid_for: 
 
 def network_name(network: torch.nn.Module) -> str:
     """Name of the class of a network, of that within if it is over a base or a frame."""
-    return type(network.network if isinstance(network, WrappingNetwork) else network).__name__
+    return type(network_within(network)).__name__
 
 
 def each_batch(

@@ -16,7 +16,7 @@ from torch import nn
 from skop._typing import FloatArray
 from skop.networks import Outputs
 
-__all__ = ["CorrectionNetwork", "IncrementNetwork", "WrappingNetwork"]
+__all__ = ["CorrectionNetwork", "IncrementNetwork", "WrappingNetwork", "network_within"]
 
 
 class WrappingNetwork(nn.Module):
@@ -40,10 +40,29 @@ class WrappingNetwork(nn.Module):
             return getattr(super().__getattr__("network"), name)
 
 
+def network_within(network: Any) -> Any:
+    """Return the network that others are around: over the last frame, and that over a base.
+
+    Parameters
+    ----------
+    network : nn.Module
+        Network, with or without others around it.
+
+    Returns
+    -------
+    nn.Module
+        The innermost one.
+    """
+    while isinstance(network, WrappingNetwork):
+        network = network.network
+    return network
+
+
 class IncrementNetwork(WrappingNetwork):
     """Network of time steps: it learns the change since the last frame among its inputs, to which this is added.
 
-    The frames are input fields if the outputs are fields, and global parameters if they are scalars.
+    The frames are input fields if the outputs are fields, and global parameters if they are scalars. Channels whose
+    factor is 0 are learned as they are.
 
     Parameters
     ----------
@@ -60,8 +79,8 @@ class IncrementNetwork(WrappingNetwork):
         Channels of the last frame.
     factor, shift : Tensor of shape (q,)
         Factor and shift by which the scaled last frame becomes a scaled output.
-    size : Tensor of shape ()
-        Unit of the output of the network.
+    size : Tensor of shape (q,)
+        Units of the outputs of the network.
     """
 
     frame: slice
@@ -72,10 +91,10 @@ class IncrementNetwork(WrappingNetwork):
         # In double precision until the network has its own.
         self.register_buffer("factor", torch.ones(count, dtype=torch.float64))
         self.register_buffer("shift", torch.zeros(count, dtype=torch.float64))
-        self.register_buffer("size", torch.ones((), dtype=torch.float64))
+        self.register_buffer("size", torch.ones(count, dtype=torch.float64))
 
-    def set_units(self, factor: FloatArray, shift: FloatArray, size: float) -> None:
-        """Set factor and shift, each ``(q,)``, and size."""
+    def set_units(self, factor: FloatArray, shift: FloatArray, size: FloatArray) -> None:
+        """Set factor, shift and size, each ``(q,)``."""
         for name, value in (("factor", factor), ("shift", shift), ("size", size)):
             getattr(self, name).copy_(torch.as_tensor(value))
 

@@ -147,7 +147,8 @@ class Surrogate:
     @property
     def frame(self) -> slice | None:
         """Channels of the input fields since which the network learns the change; None if it learns the whole map."""
-        return self.network.frame if isinstance(self.network, IncrementNetwork) and self.spec.n_outputs else None
+        network = self.network.network if isinstance(self.network, CorrectionNetwork) else self.network
+        return network.frame if isinstance(network, IncrementNetwork) and self.spec.n_outputs else None
 
     @property
     def has_base_on_points(self) -> bool:

@@ -19,7 +19,6 @@ from skop import (
     MeanFieldRegressor,
     MNORegressor,
     PODRegressor,
-    RolloutRegressor,
 )
 from skop.data import Predictions, Targets
 from skop.datasets import make_darcy
@@ -303,12 +302,6 @@ def test_samples_that_can_have_no_base(kind):
     words = {"ragged": "differ in their number", "few": "4 samples", "own": "each sample's own"}[kind]
     with pytest.raises(FieldDataError, match=words):
         small(base="pod").fit(X, y)
-
-
-def test_members_of_trajectories_have_no_base():
-    trajectories = np.random.default_rng(6).random((12, 8, 8, 4))
-    model = RolloutRegressor(small(base="auto", max_iter=1), window=1).fit(trajectories[..., :1], trajectories)
-    assert model.estimator_.base_ is None
 
 
 # ---------------------------------------------------------------------- like everything else

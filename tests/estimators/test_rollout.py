@@ -413,10 +413,135 @@ def test_large_changes_are_no_increments(part):
     assert model.estimator_.last_frame_ == (0 if part < 0.25 else None)
 
 
+def test_each_channel_is_learned_by_its_own_change(slow_fields):
+    """A channel that never changes stays as it is beside one that changes wholly, also on a finer grid."""
+    fast = np.random.default_rng(1).standard_normal((10, *GRID, 7))
+    still = np.repeat(slow_fields[0][..., :1], 7, axis=-1)
+    constant = np.full_like(fast, 5.0)
+    frames = np.stack([fast, still, constant], axis=-1).reshape(10, *GRID, 21)
+    model = RolloutRegressor(network(), window=3).fit(frames[..., :9], frames[..., 9:])
+    found = model.predict(frames[..., :9])
+    np.testing.assert_allclose(found[..., 1::3], still[..., 3:], atol=1e-6)
+    np.testing.assert_allclose(found[..., 2::3], 5.0, rtol=1e-6)
+    assert model.estimator_.module_.factor[0] == 0
+    # What is constant says nothing of how others are learned.
+    alone = RolloutRegressor(network(), window=3).fit(fast[..., :3], fast[..., 3:])
+    assert alone.estimator_.last_frame_ is None
+
+
+def own_patterns(n_samples=12, seed=0):
+    """Fields with a pattern of each trajectory's own, which no components of others hold, and one common change."""
+    rng = np.random.default_rng(seed)
+    change = np.linspace(0, 1, 16).reshape(*GRID, 1) * np.arange(5) * 0.05
+    return rng.standard_normal((n_samples, *GRID, 1)) + change
+
+
+@pytest.mark.parametrize("estimator", [PODRegressor(), PODRegressor(regressor="ridge"), exact()])
+def test_classical_models_learn_changes_where_these_are_nearer(estimator):
+    frames, new = own_patterns(), own_patterns(seed=1)
+    errors = {}
+    for increments in (True, False):
+        model = RolloutRegressor(clone(estimator), window=1, increments=increments)
+        model.fit(frames[..., :1], frames[..., 1:])
+        errors[increments] = model.error_by_step(new[..., :1], new[..., 1:]).max()
+    assert errors[True] < 1e-6 < 0.1 < errors[False]
+
+
+def test_classical_models_learn_frames_where_these_are_nearer():
+    """Frames with noise are nearer to their mean than to the last frame."""
+    rng = np.random.default_rng(0)
+    frames = 3 + 0.1 * rng.standard_normal((20, *GRID, 6))
+    model = RolloutRegressor(PODRegressor(), window=1).fit(frames[..., :1], frames[..., 1:])
+    assert model.estimator_.last_frame_ is None
+
+
+def test_told_errors_of_changes_are_those_of_frames():
+    """By the mean of the changes of other trajectories, relative to all frames of a trajectory."""
+    rng = np.random.default_rng(0)
+    frames = 2 + rng.standard_normal((12, *GRID, 1)) + np.cumsum(0.1 * rng.standard_normal((12, *GRID, 5)), axis=-1)
+    model = RolloutRegressor(PODRegressor(regressor="mean"), window=1).fit(frames[..., :1], frames[..., 1:])
+    assert model.estimator_.last_frame_ is not None
+    changes = np.diff(frames, axis=-1).reshape(12, 16, 4)
+    left = np.stack([part - np.delete(changes, k, axis=0).mean(axis=(0, 2))[:, None] for k, part in enumerate(changes)])
+    norms = np.sqrt(np.square(frames[..., 1:]).reshape(12, 16, 4).sum(axis=1).mean(axis=1))
+    expected = (np.linalg.norm(left, axis=1) / norms[:, None]).mean()
+    assert model.estimator_.leave_one_out_error_ == pytest.approx(expected, rel=1e-6)
+
+
+@pytest.mark.parametrize("is_table", [False, True])
+def test_files_graphs_and_gradients_of_changes(is_table, tmp_path):
+    frames = own_patterns() ** 3
+    X, y = frames[..., :1], frames[..., 1:]
+    if is_table:
+        # A state of 2 numbers grows by a tenth of its square.
+        states = [np.random.default_rng(0).random((30, 2))]
+        for _ in range(3):
+            states.append(states[-1] + 0.1 * states[-1] ** 2)
+        X, y = states[0], np.concatenate(states[1:], axis=1)
+    model = RolloutRegressor(PODRegressor(), window=1).fit(X, y)
+    step = model.estimator_
+    assert step.last_frame_ is not None
+    model.save(tmp_path / "model.skop")
+    np.testing.assert_array_equal(load(tmp_path / "model.skop").predict(X), model.predict(X))
+    given = X if is_table else on_grid(X)
+    step.export(tmp_path / "step.pt2", given)
+    program = torch.export.load(tmp_path / "step.pt2").module()
+    found = step._predict_values(step._read_inputs(given)[0])
+    expected = found.scalars if is_table else found.fields
+    (written,) = program(torch.tensor(X))
+    np.testing.assert_allclose(written.numpy().reshape(expected.shape), expected, rtol=1e-6)
+    if is_table:
+        slope = step.gradient(X, 0)
+        ends = [step.predict(X + np.array([[h, 0.0]]))[:, 0] for h in (-1e-5, 1e-5)]
+        np.testing.assert_allclose(slope[:, 0], (ends[1] - ends[0]) / 2e-5, rtol=1e-5)
+
+
+def linear_fields(n_samples, seed=0, shape=GRID, n_frames=4):
+    """Two modes that decay at rates of their own, and ``cos(pi x)`` as the only functions of x."""
+    rng, x = np.random.default_rng(seed), unit_grid(shape)[:, 0].reshape(*shape, 1)
+    parts = [
+        rng.standard_normal((n_samples, 1, 1, 1)) * np.cos(np.pi * k * x) * rate ** np.arange(n_frames)
+        for k, rate in ((1, 0.95), (2, 0.8))
+    ]
+    return parts[0] + parts[1]
+
+
+@pytest.mark.parametrize("kind", ["grid", "resampled", "table"])
+def test_a_base_under_steps_is_exact_for_linear_dynamics(kind):
+    frames, new = linear_fields(20), linear_fields(5, seed=1)
+    if kind == "table":
+        frames, new = (part[:, 1:3, 0].reshape(len(part), 2 * 4) for part in (frames, new))
+        parts = [part.reshape(-1, 2, 4).transpose(0, 2, 1).reshape(-1, 8) for part in (frames, new)]
+        (X, y), (X_new, y_new) = ((part[:, :2], part[:, 2:]) for part in parts)
+    else:
+        (X, y), (X_new, y_new) = ((part[..., :1], part[..., 1:]) for part in (frames, new))
+    model = RolloutRegressor(network(max_iter=3, base="auto"), window=1).fit(X, y)
+    assert model.estimator_.module_.is_base_alone
+    assert model.score(X_new, y_new) > 1 - 1e-5
+    if kind == "grid":
+        # The last frame is known on a finer grid too, where the change is smooth.
+        fine = linear_fields(5, seed=1, shape=(7, 4))
+        detail = 0.1 * np.cos(np.pi * np.arange(7)).reshape(7, 1, 1)
+        plain, finer = (
+            model.estimator_.predict(FieldSet(unit_grid((7, 4)), part.reshape(5, 28, 1), grid_shape=(7, 4))).values
+            for part in (fine[..., :1], fine[..., :1] + detail)
+        )
+        np.testing.assert_allclose(finer - plain, np.broadcast_to(detail, (5, 7, 4, 1)).reshape(5, 28, 1), atol=0.03)
+
+
+def test_a_base_under_steps_is_left_out_where_it_is_of_no_use(slow_fields):
+    with pytest.raises(FieldDataError, match="noise, or through several steps"):
+        RolloutRegressor(network(base="pod"), window=3, noise=0.1).fit(*slow_fields)
+    with pytest.raises(FieldDataError, match="frames are learned, and not changes"):
+        RolloutRegressor(network(base="pod"), window=3, increments=False).fit(*slow_fields)
+    model = RolloutRegressor(network(base="auto", max_iter=2), window=3).fit(*slow_fields)
+    assert model.estimator_.last_frame_ == 2
+
+
 def test_a_warm_start_goes_on_with_what_was_learned(slow_fields):
     model = RolloutRegressor(network(warm_start=True), window=3).fit(*slow_fields)
     model.fit(*slow_fields)
-    assert model.estimator_._facts()["network"]["learned"] == "the change since the last frame"
+    assert model.estimator_._facts()["network"]["learned"] == "the change since the last frame, where it is small"
     with pytest.raises(ValueError, match="learned the change since the last frame; set increments=True"):
         model.set_params(increments=False).fit(*slow_fields)
     frames = RolloutRegressor(network(warm_start=True), window=3, increments=False).fit(*slow_fields)

@@ -261,7 +261,9 @@ def test_no_base_for_large_files_with_a_warning(tmp_path, monkeypatch):
     stored = as_sets(in_files(tmp_path, "HDF5", arrays))
     # 24 samples of 64 points with 2 + 2 channels have 48 KiB in double precision.
     monkeypatch.setattr("skop.estimators.fitting._session_base._BASE_BYTES", 48 * 1024 - 1)
-    with pytest.warns(SkopWarning, match="no base model, since X and y are not in memory and hold more than"):
+    with pytest.warns(
+        SkopWarning, match="no base model, since X and y, which are in files or windows of time steps, hold more than"
+    ):
         large = LaMORegressor(**SMALL).fit(*stored)
     same_model(large, LaMORegressor(base=None, **SMALL).fit(X, y))
     monkeypatch.setattr("skop.estimators.fitting._session_base._BASE_BYTES", 48 * 1024)

@@ -69,7 +69,8 @@ def _error_of_choices(
         kept, again = labels != number, clone(model)
         again._tunes_scales = False
         own = None if groups is None else np.unique(groups[kept], return_inverse=True)[1]
-        again._fit(samples_with_weight(data, kept), own, weight=None if weight is None else weight[kept])
+        rows = None if weight is None else weight[kept]
+        again._fit(samples_with_weight(data, kept), own, weight=rows, last_frame=model.last_frame_)
         parts.append(again._predict_values(data.inputs[np.flatnonzero(~kept)]))
     order = np.argsort(np.argsort(labels, kind="stable"))
     columns = [[getattr(part, name) for part in parts] for name in ("fields", "scalars")]

@@ -164,6 +164,7 @@ class ClassicalGraph(nn.Module):
             }
         for name, values in held.items():
             self.register_buffer(name, _doubles(values))
+        self.frame = estimator.last_frame_
         coords = None
         self.reads_fields, self.reads_points = basis is not None, reader.reads_points_
         if self.reads_fields and self.reads_points and points is None and samples.shared_coords:
@@ -178,8 +179,9 @@ class ClassicalGraph(nn.Module):
         params: torch.Tensor | None = None,
     ) -> Outputs:
         """Map physical inputs, with the coordinates where they are inputs, to the fields and scalars of the fit."""
+        given: Any = params if fields is None else fields
+        frame = None if self.frame is None else self.frame.among(given.double())
         if self.coords is not None:
-            given: Any = params if fields is None else fields
             coords = self.coords.expand(given.shape[0], -1, -1)
         coords = coords if self.reads_points else None
         if self.regions and fields is not None:
@@ -202,7 +204,8 @@ class ClassicalGraph(nn.Module):
         channels, scalars = self.orders
         field = torch.cat([part for part, _ in found if part is not None], dim=-1)[..., channels] if channels else None
         numbers = torch.cat([part for _, part in found], dim=-1)[..., scalars] if scalars else None
-        return Outputs(*(None if part is None else part.to(self.dtype) for part in (field, numbers)))
+        parts = [part if part is None or frame is None else part + frame for part in (field, numbers)]
+        return Outputs(*(None if part is None else part.to(self.dtype) for part in parts))
 
 
 class _PODGraph(Graph):

@@ -57,7 +57,8 @@ def warn_of_an_odd_run(
     try:
         with held_warnings():
             again = clone(model)
-            again._fit(part, numbers, units, None if weight is None else weight[kept])
+            own = None if weight is None else weight[kept]
+            again._fit(part, numbers, units, own, last_frame=model.last_frame_)
             other = again.leave_one_out_error_
     except FieldDataError:
         return  # what was asked for needs all samples

@@ -427,12 +427,15 @@ def order_of(models: Sequence[OutputModel], name: str) -> IntArray:
 def part_of(targets: Targets, outputs: Outputs) -> Targets:
     """Some channels and scalars of targets."""
     channels, scalars = outputs
-    field, numbers = targets.field, targets.scalars
+    field, numbers, since = targets.field, targets.scalars, targets.since
     if field is not None and len(channels) < field.n_channels:
         field = field.with_values(np.asarray(field.values)[..., channels]) if len(channels) else None
     if numbers is not None and len(scalars) < numbers.shape[1]:
         numbers = numbers[:, scalars] if len(scalars) else None
-    return Targets(field, numbers, targets.elsewhere and field is not None)
+    if since is not None:
+        pairs = ((since.fields, channels), (since.scalars, scalars))
+        since = Predictions(*(None if held is None else held[..., own] for held, own in pairs))
+    return Targets(field, numbers, targets.elsewhere and field is not None, since)
 
 
 def logarithms_of(params: torch.Tensor, reads: torch.Tensor, lowest: torch.Tensor) -> torch.Tensor:

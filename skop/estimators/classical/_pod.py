@@ -32,6 +32,7 @@ from skop.estimators.classical._few_samples import tell_error_of_few
 from skop.estimators.classical._graph import export_pod
 from skop.estimators.classical._input_reader import InputReader, refuse_ragged, regions_of
 from skop.estimators.classical._kernel_models import KernelModel
+from skop.estimators.classical._last_frame import LastFrame
 from skop.estimators.classical._model_search import REGRESSORS, ModelSearch, OutputSamples, Units
 from skop.estimators.classical._nodes import Numbering
 from skop.estimators.classical._odd_runs import warn_of_an_odd_run
@@ -207,6 +208,8 @@ class PODRegressor(FieldRegressor):
     """
 
     _tunes_scales = True  # whether length scales are searched for
+    #: The frame among the inputs since which changes are learned; None without one, and in earlier versions.
+    last_frame_: LastFrame | None = None
     _parameter_constraints = {
         "regressor": [StrOptions({"auto", *REGRESSORS}), HasMethods(["fit", "predict"])],
         "n_components": [
@@ -277,7 +280,9 @@ class PODRegressor(FieldRegressor):
             numbers = None if labels is None else _numbered(labels)
             data, counts, numbers = without_copies(data, weight, numbers)
             weight = counts_as_weight(self, weight, counts)
-            self._fit(data, numbers, weight=weight)
+            first = None if self.target_transform == "log" else self._training_plan.last_frame
+            last_frame = None if first is None else LastFrame.of_targets(first, data.targets)
+            self._fit(data, numbers, weight=weight, last_frame=last_frame)
             tell_error_of_few(self, data, numbers, weight)
             _warn_of_a_fit(self, data, numbers, weight)
         return self
@@ -288,37 +293,27 @@ class PODRegressor(FieldRegressor):
         groups: IntArray | None = None,
         units: Units | None = None,
         weight: FloatArray | None = None,
+        last_frame: LastFrame | None = None,
     ) -> None:
-        """Find a common grid where it is needed, the bases, and the map; units are those of standardised targets."""
-        weight = relative(weight)
+        """Choose whether frames are learned, or their changes since a last one if it is given; fit to these."""
+        weight, frames = relative(weight), [None] if last_frame is None else [None, last_frame]
         if not isinstance(self.regressor, str):
             weight_option(self.regressor, weight)
-        self._store_spec(data.inputs, data.spec)
-        self._store_seen(data)
-        candidates = readings(data, self.grid, is_chosen=isinstance(self.regressor, str))
-        if candidates[0] is data:
-            refuse_ragged(data.inputs, "the mean of fields" if self.regressor == "mean" else "PODRegressor")
-        together = None if len(candidates) == 1 else groups_on_same_points(data.inputs, groups)
-        if together is not None:
-            chosen = _fit_best(self, self._fit_on_points, candidates, together, units, weight)
-            if self.leave_one_out_error_ < OF_USE * self.leave_one_out_errors_["mean"]:
-                if not reads_points(chosen):
-                    self._fit_on_points(chosen, groups, units, weight)
-                return
-        _fit_best(self, self._fit_on_points, candidates, groups, units, weight)
-        # Noise is told by no points.
-        if together is not None and self.leave_one_out_error_ < OF_USE * self.leave_one_out_errors_["mean"]:
-            warn(
-                f"the samples are on {together.max() + 1} different sets of points, and those on one do not tell of "
-                "those on another: errors of the fit are those of new samples on these points, and predictions on "
-                "others can be wrong. Add samples on other points."
-            )
+            frames = frames[-1:]
+
+        def fit(frame: LastFrame | None) -> None:
+            """Fit to frames, or to changes."""
+            self.last_frame_ = frame
+            _fit_to(self, data, groups, units, weight)
+
+        _fit_best(self, fit, frames)
 
     def _fit_on_points(
         self, data: TrainingData, groups: IntArray | None, units: Units | None, weight: FloatArray | None
     ) -> None:
         """Fit to samples on shared points, or on nodes that correspond, and choose which regions are parameters."""
         self.spec_, self.numbering_ = data.spec, None
+        data = _as_learned(self, data)
         self.points_ = data.inputs.coords if data.inputs.shared_coords else None
         if self.points_ is None:
             self.numbering_ = Numbering.from_fit(data.inputs.coords)
@@ -359,11 +354,12 @@ class PODRegressor(FieldRegressor):
     def _facts(self) -> dict[str, Any]:
         """Leave-one-out errors, for the model card."""
         found: dict[str, Any] = {"resampling to a grid": self.resampling_error_}
+        learned = {} if self.last_frame_ is None else {"learned": "the change since the last frame"}
         if hasattr(self, "leave_one_out_error_"):
             every = {"chosen": self.leave_one_out_error_} | self.leave_one_out_errors_
             # JSON has no number for an error that is not known.
             found["leave-one-out"] = {name: float(error) for name, error in every.items() if np.isfinite(error)}
-        return {"errors": found}
+        return learned | {"errors": found}
 
     def _on_common_grid(self, inputs: FieldSet) -> FieldSet:
         """Samples as the model reads them, interpolated to the common grid if there is one."""
@@ -429,11 +425,12 @@ class PODRegressor(FieldRegressor):
     @one_thread()
     def _predict_values(self, inputs: FieldSet, places: FieldSet | None = None) -> Predictions:
         """Outputs in physical units, on a common grid also at places of other points."""
-        places, inputs = inputs if places is None else places, self._on_common_grid(inputs)
-        points = self._points_of(inputs)
-        _refuse_other_points(self, inputs)
+        places, seen = inputs if places is None else places, self._on_common_grid(inputs)
+        points = self._points_of(seen)
+        _refuse_other_points(self, seen)
         found = [model.predict(own) for model, own in zip(self.models_, points, strict=True)]
-        return self._back(joined(self.models_, found), places)
+        outputs = self._back(joined(self.models_, found), places)
+        return outputs if self.last_frame_ is None else self.last_frame_.added(outputs, inputs, places)
 
     def _predict_tensor(self, params: torch.Tensor, inputs: FieldSet | None = None) -> torch.Tensor:
         """Predict from global parameters (n, p) in float64 so that gradients flow to them.
@@ -441,14 +438,18 @@ class PODRegressor(FieldRegressor):
         Fields and scalars are one row for each sample (n, P * c + s) in physical units. Fields of inputs, where the fit
         had any, are those of `inputs`.
         """
-        features = None
+        features, frame, given = None, self.last_frame_, params
         if inputs is not None:
             if self.numbering_ is not None:
                 self.numbering_.check(inputs.coords)
             rows, known = InputReader.of(self).transform(inputs)
             features, regions = torch.as_tensor(rows), torch.tensor(known[:, params.shape[1] :])
             params = torch.cat([params, regions], dim=1)
-        return joined_tensors(self.models_, params, features)
+        found = joined_tensors(self.models_, params, features)
+        if frame is None:
+            return found
+        last = given if inputs is None or not self.spec_.n_outputs else torch.as_tensor(np.asarray(inputs.values))
+        return found + frame.among(last.to(found.dtype)).flatten(1)
 
     def gradient(
         self, X: Any, output: int | Callable[[torch.Tensor], torch.Tensor] | None = None, *, params: Any = None
@@ -536,11 +537,12 @@ class PODRegressor(FieldRegressor):
         The regressors of skop have a closed form, which leaves out the groups of the fit. Others are fitted again on
         the parts of a cross-validation.
         """
-        seen = data if self.spec_.resampler is None else on_grid(data, self.spec_.resampler)
+        seen = _as_learned(self, data if self.spec_.resampler is None else on_grid(data, self.spec_.resampler))
         points = self._points_of(seen.inputs)
         weight = relative(weight)
         found = [m.left_out(seen.targets, own, weight, groups) for m, own in zip(self.models_, points, strict=True)]
-        return self._back(joined(self.models_, found), data.inputs)
+        outputs = self._back(joined(self.models_, found), data.inputs)
+        return outputs if self.last_frame_ is None else self.last_frame_.added(outputs, data.inputs)
 
     def _predict_with_spread(self, inputs: FieldSet, coords: Any) -> tuple[Predictions, Predictions] | None:
         """Prediction and its deviation on the points of the inputs; None of one sample, or with scikit-learn."""
@@ -628,6 +630,43 @@ def _fit_best(model: PODRegressor, fit: Callable[..., None], candidates: Sequenc
     best = int(len(found) > 1 and OF_USE * found[0]["leave_one_out_error_"] > found[1]["leave_one_out_error_"])
     model.__dict__.update(found[best])
     return candidates[best]
+
+
+def _fit_to(
+    model: PODRegressor,
+    data: TrainingData,
+    groups: IntArray | None,
+    units: Units | None,
+    weight: FloatArray | None,
+) -> None:
+    """Find a common grid where it is needed, the bases, and the map; units are those of standardised targets."""
+    model._store_spec(data.inputs, data.spec)
+    model._store_seen(data)
+    candidates = readings(data, model.grid, is_chosen=isinstance(model.regressor, str))
+    if candidates[0] is data:
+        refuse_ragged(data.inputs, "the mean of fields" if model.regressor == "mean" else "PODRegressor")
+    together = None if len(candidates) == 1 else groups_on_same_points(data.inputs, groups)
+    if together is not None:
+        chosen = _fit_best(model, model._fit_on_points, candidates, together, units, weight)
+        if model.leave_one_out_error_ < OF_USE * model.leave_one_out_errors_["mean"]:
+            if not reads_points(chosen):
+                model._fit_on_points(chosen, groups, units, weight)
+            return
+    _fit_best(model, model._fit_on_points, candidates, groups, units, weight)
+    # Noise is told by no points.
+    if together is not None and model.leave_one_out_error_ < OF_USE * model.leave_one_out_errors_["mean"]:
+        warn(
+            f"the samples are on {together.max() + 1} different sets of points, and those on one do not tell of "
+            "those on another: errors of the fit are those of new samples on these points, and predictions on "
+            "others can be wrong. Add samples on other points."
+        )
+
+
+def _as_learned(model: PODRegressor, data: TrainingData) -> TrainingData:
+    """Samples with the changes since the last frame as targets, if these are learned."""
+    if model.last_frame_ is None:
+        return data
+    return replace(data, targets=model.last_frame_.changes(data.inputs, data.targets))
 
 
 def _search(
@@ -718,6 +757,12 @@ def _check_pod(held: Held) -> None:
     held.need(basis is None or len(basis.mean_) == width, "input_basis_", f"components of {width} values")
     has_rest = held.flag("has_rest_")
     held.number("input_scale_", positive=True)
+    frame = held.part("last_frame_", "LastFrame", optional=True)
+    if frame is not None:
+        check_loaded(frame)
+        given, count = (n_fields, spec.n_outputs) if spec.n_outputs else (spec.n_params, spec.n_scalars)
+        is_frame = len(frame.factor) == count and frame.first + count <= given
+        held.need(is_frame, "last_frame_", "the first channel of a frame in X, and units of its channels")
     places = len(held.get("coords_")) if spec.target_points == "shared" else len(own)
     n_features = 0 if basis is None else len(basis.components_) + has_rest
     models = held.parts("models_", "OutputModel")

@@ -24,7 +24,8 @@ class TargetRows:
     Errors of logarithms are absolute, since they are relative ones of the targets. Those of the samples of a group,
     such as the frames of a run, are relative to the root mean square of their norms: one frame may be as good as zero.
     Of standardised targets, those of an operator's base, errors are relative to physical ones, into which the shift and
-    the factor of each output turn them; a factor of 0 stands for those that are not known.
+    the factor of each output turn them; a factor of 0 stands for those that are not known. Those of changes are
+    relative to what has changed.
     """
 
     def __init__(
@@ -46,26 +47,34 @@ class TargetRows:
         self.field_ratio: FloatArray = np.ones(0)
         self.scalar_ratio: FloatArray = np.ones(0)
         self.norms: FloatArray | None = None
+        since = Predictions(None) if targets.since is None else targets.since
         parts: list[FloatArray] = []
         if targets.field is not None:
-            known = origin[:n_channels], size[:n_channels]
+            known = origin[:n_channels], size[:n_channels], since.fields
             parts.append(self._rows_of_field(targets.field.values, groups, *known, is_log=is_log))
         if targets.scalars is not None:
             # Each scalar has as much weight as the whole field, so that the components represent both.
             whole = (np.sqrt(variance_of(parts[0], weight).sum()) or 1.0) if parts else None
-            known = origin[n_channels:], size[n_channels:]
+            known = origin[n_channels:], size[n_channels:], since.scalars
             parts.append(self._rows_of_scalars(targets.scalars, whole, *known, is_log=is_log))
         self.products: FloatArray | None = None
         self.rows = parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)
 
     def _rows_of_field(
-        self, field: Any, groups: IntArray | None, origin: FloatArray, size: FloatArray, *, is_log: bool
+        self,
+        field: Any,
+        groups: IntArray | None,
+        origin: FloatArray,
+        size: FloatArray,
+        since: FloatArray | None,
+        *,
+        is_log: bool,
     ) -> FloatArray:
         """Rows of fields, and what their errors are relative to."""
         values, weight = np.asarray(field, dtype=np.float64), self.weight
         values = np.log(values) if is_log else values
         self.channel_unit = spreads(values, rounding_of(field), weight)
-        true = values * size
+        true = (values if since is None else values + since) * size
         true += origin
         sizes = np.ones(values.shape[-1]) if is_log else _sizes(true, weight, size)
         rows = (values / self.channel_unit).reshape(len(values), -1)
@@ -83,7 +92,14 @@ class TargetRows:
         return rows
 
     def _rows_of_scalars(
-        self, numbers: Any, whole: float | None, origin: FloatArray, size: FloatArray, *, is_log: bool
+        self,
+        numbers: Any,
+        whole: float | None,
+        origin: FloatArray,
+        size: FloatArray,
+        since: FloatArray | None,
+        *,
+        is_log: bool,
     ) -> FloatArray:
         """Rows of scalars, beside fields of a size if there are any, and what their errors are relative to."""
         scalars, weight, rounding = np.asarray(numbers, dtype=np.float64), self.weight, rounding_of(numbers)
@@ -91,7 +107,7 @@ class TargetRows:
         self.scalar_unit = spreads(scalars[:, None], rounding, weight)
         if whole is not None:
             self.scalar_unit = own_spreads(scalars[:, None], rounding, weight) / whole
-        true = scalars * size + origin
+        true = (scalars if since is None else scalars + since) * size + origin
         sizes = np.ones(scalars.shape[1]) if is_log else _sizes(true[:, None], weight, size)
         self.scalar_ratio = self.scalar_unit * size / sizes
         self.squares = ((np.ones_like(scalars) if is_log else true / sizes) ** 2).sum(axis=1)

@@ -34,6 +34,7 @@ from skop.estimators._reading import checked_by_caller
 from skop.estimators._weights import counts_as_weight, weight_option
 from skop.estimators.classical._components import BEYOND_CHANCE, error_of_mean, mean_of, of_others
 from skop.estimators.classical._copies import groups_of_same_inputs, groups_on_same_points, linked, merged
+from skop.estimators.classical._last_frame import LastFrame
 from skop.estimators.classical._model_search import Units
 from skop.estimators.classical._nodes import keep_their_distances
 from skop.estimators.classical._odd_runs import warn_of_an_odd_run
@@ -142,6 +143,7 @@ class BaseModel:
         weight: FloatArray | None = None,
         n_frames: int = 1,
         groups: IntArray | None = None,
+        last_frame: int | None = None,
     ) -> tuple[BaseModel, Predictions]:
         """Fit a base model, and predict samples as if each had not been in the fit.
 
@@ -162,6 +164,8 @@ class BaseModel:
             Number of successive samples that are the frames of one run.
         groups : ndarray of int, shape (n,), or None, default=None
             Numbers of the groups of samples that belong together otherwise.
+        last_frame : int or None, default=None
+            Number of the first channel of the last frame among the inputs, if samples are time steps; needs units.
 
         Returns
         -------
@@ -171,7 +175,7 @@ class BaseModel:
             Predictions of samples by models that were fitted without their runs or groups, and samples of the same
             inputs; zero for unused samples.
         """
-        kept, further = _KEPT.get(), (units, weight, n_frames, groups)
+        kept, further = _KEPT.get(), (units, weight, n_frames, groups, last_frame)
         if kept is None or not isinstance(kind, str) or not (data.inputs.in_memory and data.targets.in_memory):
             model, unseen = cls._fit(kind, data, used, *further)
             model.warn_of_new_values()
@@ -196,9 +200,11 @@ class BaseModel:
         weight: FloatArray | None,
         n_frames: int,
         groups: IntArray | None,
+        last_frame: int | None,
     ) -> tuple[BaseModel, Predictions]:
         """Fit a base model, and predict samples as if each had not been in the fit."""
         _refuse_others_than_estimators(kind)
+        frame = None if last_frame is None or units is None else LastFrame(last_frame, *units)
         # Without units, standardised targets that happen to be positive have no logarithms.
         nothing = np.zeros(data.targets.n_outputs + data.targets.n_scalars)
         units = (nothing, nothing) if units is None else units
@@ -217,14 +223,14 @@ class BaseModel:
         together = groups_on_same_points(chosen.inputs, runs)
         runs = runs if together is None else together
         with checked_by_caller():
-            estimator, nodes, found = _fit_kind(kind, chosen, units, merged_weight, runs)
+            estimator, nodes, found = _fit_kind(kind, chosen, units, merged_weight, runs, frame)
         is_useful = is_better_than_mean(found, chosen.targets, merged_weight, runs)
         found = rows_of(found, group)
         error, seen = (_relative_error(found, whole.targets, own, by) for by in (_handicaps(estimator), None))
         shared = data.inputs.shared_coords
         model = cls(estimator, error, data.inputs.coords if shared else None, data.inputs.grid_shape, nodes=nodes)
         # What the network learns has no such factor.
-        model.leaves_rest, model.is_useful = seen < _SMALL_REST, is_useful
+        model.leaves_rest, model.is_useful = seen < _SMALL_REST and frame is None, is_useful
         model.keeps_distances = not shared and keep_their_distances(whole.inputs)
         if data.targets.elsewhere and data.targets.field is not None:
             model.target_points, model.target_grid = data.targets.field.coords, data.targets.field.grid_shape
@@ -263,7 +269,17 @@ class BaseModel:
             return self.at(found, places)
         if found.fields is None or (places is inputs and self.has_own_points(inputs)):
             return found
-        return replace(found, fields=interpolate_fields(seen.with_values(found.fields), places))
+        if (frame := self.last_frame) is not None:
+            # The last frame is known on the points of the samples, which may be finer.
+            found = replace(found, fields=found.fields - frame.of(seen, has_field=True))
+        found = replace(found, fields=interpolate_fields(seen.with_values(found.fields), places))
+        return found if frame is None else frame.added(found, inputs, places)
+
+    @property
+    def last_frame(self) -> LastFrame | None:
+        """Last frame among the inputs, to which its changes are added; None if it learned frames."""
+        found: LastFrame | None = getattr(self.estimator, "last_frame_", None)
+        return found
 
     def _mean_of_images(self, seen: FieldSet) -> Predictions:
         """Predictions at the own points, averaged over the images of the samples if they have any."""
@@ -680,7 +696,12 @@ def _runs_of(runs: IntArray, group: IntArray) -> IntArray:
 
 
 def _fit_kind(
-    kind: Any, data: TrainingData, units: Units, weight: FloatArray | None, runs: IntArray | None
+    kind: Any,
+    data: TrainingData,
+    units: Units,
+    weight: FloatArray | None,
+    runs: IntArray | None,
+    frame: LastFrame | None,
 ) -> tuple[Any, Any, Predictions]:
     """Fit a kind of base; return it, the numbering of nodes that it does not read, and unseen predictions."""
     estimator, nodes = _classical(kind) if isinstance(kind, str) else clone(kind), None
@@ -691,7 +712,7 @@ def _fit_kind(
     for part in () if isinstance(kind, str) else (estimator, *estimator.get_params().values()):
         if isinstance(part, FieldRegressor):
             part._validate_params()
-    found = _fit_and_predict_unseen(estimator, data, units, weight, runs)
+    found = _fit_and_predict_unseen(estimator, data, units, weight, runs, frame)
     if isinstance(kind, str) and (by_params := _by_params_alone(data)) is not None:
         other = _classical(kind)
         again = _fit_and_predict_unseen(other, by_params, units, weight, runs)
@@ -704,11 +725,16 @@ def _fit_kind(
 
 
 def _fit_on(
-    estimator: Any, data: TrainingData, units: Any = None, weight: Any = None, runs: IntArray | None = None
+    estimator: Any,
+    data: TrainingData,
+    units: Any = None,
+    weight: Any = None,
+    runs: IntArray | None = None,
+    frame: LastFrame | None = None,
 ) -> None:
     """Fit an estimator to samples that have been read."""
     if isinstance(estimator, PODRegressor):
-        estimator._fit(data, runs, units, weight)
+        estimator._fit(data, runs, units, weight, frame)
         return
     X: Any = data.inputs.params if data.spec.has_features else data.inputs
     fit_one_of_several(lambda: estimator.fit(X, _as_y(data.targets), **weight_option(estimator, weight)))
@@ -747,10 +773,15 @@ def _likeness(first: FloatArray, coords: FloatArray) -> float:
 
 
 def _fit_and_predict_unseen(
-    estimator: Any, data: TrainingData, units: Units | None, weight: FloatArray | None, runs: IntArray | None
+    estimator: Any,
+    data: TrainingData,
+    units: Units | None,
+    weight: FloatArray | None,
+    runs: IntArray | None,
+    frame: LastFrame | None = None,
 ) -> Predictions:
     """Fit an estimator, and predict each sample by a model that was fitted without it, and without its run."""
-    _fit_on(estimator, data, units, weight, runs)
+    _fit_on(estimator, data, units, weight, runs, frame)
     if isinstance(estimator, PODRegressor):
         return estimator._leave_one_out(data, weight, runs)
     numbers = np.arange(len(data.inputs)) if runs is None else runs

@@ -32,9 +32,12 @@ if TYPE_CHECKING:
 
 __all__ = ["SessionBase", "why_no_base"]
 
-#: ``base="auto"`` reads data in files of up to this number of bytes, in double precision, for a classical model.
+#: ``base="auto"`` reads data in files, and takes windows of time steps, of up to this number of bytes in double
+#: precision for a classical model.
 _BASE_BYTES = 2**28
-_TOO_LARGE = f"X and y are not in memory and hold more than {_BASE_BYTES >> 20} MiB in double precision"
+_TOO_LARGE = (
+    f"X and y, which are in files or windows of time steps, hold more than {_BASE_BYTES >> 20} MiB in double precision"
+)
 #: Most images of samples to which a base is fitted, where predictions are averaged over symmetries.
 _MOST_IMAGES = 1_000
 _TOO_MANY_IMAGES = (
@@ -68,14 +71,14 @@ class SessionBase:
     ----------
     unseen : Predictions or None
         Standardised predictions of the base for all samples, each by a fit without it; None without a base.
-    change : float
-        Root mean square of the change since the last frame, in units of the spread of the targets.
+    change : ndarray of shape (q,)
+        Root mean square of the change of each channel since the last frame, in units of its spread.
     """
 
     def __init__(self, session: FitSession) -> None:
         self.session = session
         self.unseen: Predictions | None = None
-        self.change = 0.0
+        self.change: FloatArray = np.zeros(0)
 
     def fit(self, scalers: Scalers) -> None:
         """Fit the base to all samples, if there is to be one.
@@ -93,7 +96,10 @@ class SessionBase:
         model.base_, model._base_seconds, self.unseen = None, 0.0, None
         if model.base is None or (model._continues and earlier is None):
             return
-        if reason := model._why_no_base(whole, session.used, session.plan, session.groups):
+        reason = model._why_no_base(whole, session.used, session.plan, session.groups)
+        if session.plan.feeds_back and _units_of(scalers) is None:
+            reason = reason or "logarithms are learned, or points are scaled apart, and not changes since a last frame"
+        if reason:
             self._refuse(reason)
             return
 
@@ -121,7 +127,7 @@ class SessionBase:
             network.use_whole()
 
     def use_frame(self, scalers: Scalers) -> None:
-        """Set the frame since which the network learns the change: a plan names one, there is no base, it is small."""
+        """Set the frame since which the network learns changes, if a plan names one and some are small."""
         model, first = self.session.estimator, self.session.plan.last_frame
         if model._continues:
             if first is None and model.last_frame_ is not None:
@@ -130,25 +136,27 @@ class SessionBase:
                     "frame; set increments=True in RolloutRegressor, or warm_start=False to fit anew."
                 )
             return
-        if model.base_ is not None or scalers.per_point or scalers.learns_logarithms:
+        if scalers.per_point or scalers.learns_logarithms:
             first = None
         if first is not None:
             self.change = _change_since(first, self.session.data, self.session.used, scalers)
-        model.last_frame_ = None if self.change > _LARGE_CHANGE else first
+        model.last_frame_ = first if (self.change <= _LARGE_CHANGE).any() else None
 
     def set_units(self, network: torch.nn.Module, scalers: Scalers, train: IntArray) -> None:
         """Set the units of a network over a base or a frame by the samples of the training."""
         data, weight = self.session.data, self.session.weight
         if isinstance(network, CorrectionNetwork) and self.unseen is not None:
             network.set_sizes(*remainder_sizes(self.unseen, standardized(data.targets, scalers), train, weight))
+            network = network.network
         if isinstance(network, IncrementNetwork):
             is_field, frame = data.targets.field is not None, network.frame
             given: Any = scalers.fields if is_field else scalers.params
             wanted: Any = scalers.target if is_field else scalers.scalars
-            shift = (given.mean_[frame] - wanted.mean_) / wanted.scale_
+            shift, is_small = (given.mean_[frame] - wanted.mean_) / wanted.scale_, self.change <= _LARGE_CHANGE
             # Between the size of changes, which would be learned slowly, and that of frames, which has too few digits.
-            size = np.sqrt(self.change) or 1.0
-            network.set_units(given.scale_[frame] / wanted.scale_, shift, size)
+            # What never changes stays as it is.
+            sizes = np.where(is_small, np.sqrt(self.change), 1.0)
+            network.set_units(np.where(is_small, given.scale_[frame] / wanted.scale_, 0.0), is_small * shift, sizes)
 
     def _fit_kind(self, kind: Any, data: TrainingData, scalers: Scalers) -> tuple[BaseModel, Predictions]:
         """Fit a kind of base to samples, or to their images, and predict each by a fit without it."""
@@ -167,7 +175,8 @@ class SessionBase:
         """Fit a kind of base to the samples as they are."""
         session, samples = self.session, replace(data, targets=standardized(data.targets, scalers))
         units = _units_of(scalers)
-        return BaseModel.fit(kind, samples, session.used, units, session.weight, session.n_frames, session.groups)
+        options = units, session.weight, session.n_frames, session.groups, session.plan.last_frame
+        return BaseModel.fit(kind, samples, session.used, *options)
 
     def _refuse(self, reason: str) -> None:
         """Raise or warn where the samples cannot have the base that is asked for."""
@@ -287,11 +296,12 @@ def why_no_base(
     is_auto, n_used = model.base == "auto", len(used) // (plan.n_steps or 1)
     # Each is asked only if those before it do not apply: the last ones read all coordinates.
     reasons: dict[str, Callable[[], bool]] = {
-        "samples are steps of trajectories": lambda: plan.n_steps is not None and plan.feeds_back,
+        "frames are learned, and not changes since the last one": lambda: plan.feeds_back and plan.last_frame is None,
+        "samples are steps of a training with noise, or through several steps": lambda: plan.forward is not None,
         "y is on points of each sample's own": lambda: data.spec.target_points == "own",
         "samples differ in their number of points": lambda: data.inputs.is_ragged,
         f"there are {n_used} samples, and {_TOO_FEW}": lambda: n_used < _LEAST_SAMPLES,
-        _TOO_LARGE: lambda: is_auto and _is_too_large(data),
+        _TOO_LARGE: lambda: is_auto and _is_too_large(data, is_held=not plan.feeds_back),
         "the nodes of samples with points of their own do not correspond": lambda: not nodes_correspond(data.inputs),
         "distances between nodes of samples with points of their own differ too much for nodes that correspond": (
             lambda: is_auto and not keep_their_distances(data.inputs)
@@ -341,7 +351,8 @@ def _fit_to_images(
     used = np.concatenate([session.used + number * n_samples for number in images])
     weight = None if session.weight is None else np.tile(session.weight, len(images))
     # All images of a sample are left out together.
-    base, found = BaseModel.fit(kind, whole, used, units, weight, groups=np.tile(runs, len(images)))
+    groups, first = np.tile(runs, len(images)), session.plan.last_frame
+    base, found = BaseModel.fit(kind, whole, used, units, weight, groups=groups, last_frame=first)
     base.images = exchange.symmetries.matrices
 
     def unseen(number: int) -> list[torch.Tensor | None]:
@@ -404,9 +415,10 @@ def _as_targets(found: Predictions, like: Targets) -> Targets:
     return Targets(None if like.field is None else like.field.with_values(found.fields), found.scalars, like.elsewhere)
 
 
-def _is_too_large(data: TrainingData) -> bool:
-    """Whether samples that are not in memory are too large to be read for a base model that was not asked for."""
-    return not (data.inputs.in_memory and data.targets.in_memory) and _bytes_of(data) > _BASE_BYTES
+def _is_too_large(data: TrainingData, *, is_held: bool) -> bool:
+    """Whether samples are too large for a base model that was not asked for, unless arrays of the user's hold them."""
+    is_held = is_held and data.inputs.in_memory and data.targets.in_memory
+    return not is_held and _bytes_of(data) > _BASE_BYTES
 
 
 def _bytes_of(data: TrainingData) -> int:
@@ -419,20 +431,21 @@ def _bytes_of(data: TrainingData) -> int:
     return 8 * count
 
 
-def _change_since(first: int, data: TrainingData, rows: IntArray, scalers: Scalers) -> float:
-    """Root mean square of the change since the frame that begins with a channel, in units of the targets' spread."""
-    is_field, total, count = data.targets.field is not None, 0.0, 0
+def _change_since(first: int, data: TrainingData, rows: IntArray, scalers: Scalers) -> FloatArray:
+    """Root mean square (q,) of the change since the frame that begins with a channel, in units of the spread."""
+    is_field, count = data.targets.field is not None, 0
     scaler: Any = scalers.target if is_field else scalers.scalars
     spread = scaler.deviations()[0]
+    total = np.zeros(len(spread))
     for some in gen_batches(len(rows), piece_length(data.inputs, data.inputs.n_channels)):
         inputs, targets = data.inputs[rows[some]], data.targets[rows[some]]
         last: Any = inputs.values if is_field else inputs.params
         true: Any = targets.scalars if targets.field is None else targets.field.values
         change = np.asarray(true, dtype=np.float64) - np.asarray(last)[..., first : first + len(spread)]
         # Constants do not change.
-        change = np.divide(change, spread, out=np.zeros_like(change), where=spread > 0)
-        total, count = total + float(np.square(change).sum()), count + change.size
-    return float(np.sqrt(total / max(count, 1)))
+        change = np.divide(change, spread, out=np.zeros_like(change), where=spread > 0).reshape(-1, len(spread))
+        total, count = total + np.square(change).sum(axis=0), count + len(change)
+    return np.asarray(np.sqrt(total / max(count, 1)))
 
 
 def _units_of(scalers: Scalers) -> tuple[FloatArray, FloatArray] | None:

@@ -23,7 +23,7 @@ from skop.estimators.fitting._base_model import BaseModel
 from skop.exceptions import FieldDataError
 from skop.modules import sort_points
 from skop.networks import Outputs
-from skop.surrogate._correction import CorrectionNetwork, WrappingNetwork
+from skop.surrogate._correction import CorrectionNetwork, network_within
 
 __all__ = ["export_estimator"]
 
@@ -182,7 +182,7 @@ class _PredictionGraph(Graph):
         self.scale: Any = nn.ModuleDict(scale)
         self.restore: Any = nn.ModuleDict(restore)
         # The network within, if it is over a base or a frame.
-        inner: Any = network.network if isinstance(network, WrappingNetwork) else network
+        inner = network_within(network)
         batch = estimator.surrogate_.loader(samples).gather(np.arange(1))
         self.network, self.grid_shape = network, batch.grid_shape
         coords, order = _fixed_points(batch, inner) if samples.shared_coords else (None, None)

@@ -146,13 +146,14 @@ class OperatorRegressor(OperatorParameters, CallbackSupportMixin, MeasuresCost, 
 
     def _new_network(self, spec: DataSpec, geometry: str) -> torch.nn.Module:
         """Build the untrained network, over the last frame among its inputs, or over a base with its predictions."""
-        if self.base_ is None:
-            network, first = self._build_network(spec, geometry), self.last_frame_
-            return network if first is None else IncrementNetwork(network, first, spec.n_outputs or spec.n_scalars)
-        wide, learns_rest = spec, self.base_.leaves_rest
+        wide, learns_rest = spec, self.base_ is not None and self.base_.leaves_rest
         if learns_rest:
             wide = replace(spec, n_fields=spec.n_fields + spec.n_outputs, n_params=spec.n_params + spec.n_scalars)
-        return CorrectionNetwork(self._build_network(wide, geometry), spec.n_outputs, spec.n_scalars, learns_rest)
+        network = self._build_network(wide, geometry)
+        if self.last_frame_ is not None:
+            network = IncrementNetwork(network, self.last_frame_, spec.n_outputs or spec.n_scalars)
+        sizes = spec.n_outputs, spec.n_scalars
+        return network if self.base_ is None else CorrectionNetwork(network, *sizes, learns_rest)
 
     def _check_size(self, spec: DataSpec, geometry: str, parameters: dict[str, Any]) -> None:
         """Raise an error if the parameters of the network describe one that this machine has no memory for."""
@@ -403,7 +404,7 @@ class OperatorRegressor(OperatorParameters, CallbackSupportMixin, MeasuresCost, 
             "ended_by": self.stopped_,
         }
         if self.last_frame_ is not None:
-            network["learned"] = "the change since the last frame"
+            network["learned"] = "the change since the last frame, where it is small"
         errors: dict[str, Any] = {"resampling to a grid": self.resampling_error_}
         facts: dict[str, Any] = {"network": network, "errors": errors}
         if self.validation_scores_:
@@ -605,7 +606,7 @@ def _check_base_or_frame(held: Held, spec: DataSpec) -> None:
     if held.get("last_frame_") is not None:
         first = held.whole("last_frame_")
         given, count = (inner.n_fields, inner.n_outputs) if inner.n_outputs else (inner.n_params, inner.n_scalars)
-        is_one = base is None and not (inner.n_outputs and inner.n_scalars)
+        is_one = (base is None or not base.leaves_rest) and not (inner.n_outputs and inner.n_scalars)
         held.need(is_one and first + count <= given, "last_frame_", "the first channel of a frame in X")
 
 

@@ -101,8 +101,9 @@ class OperatorParameters(HasParts):
             "root of their number, 5 to 64; of scalars alone twice the root, and at most a quarter. If they show that "
             "the network is of no use, the training ends early; if the network is far better, it goes on without the "
             "base and with these samples. There is no base with fewer than 10 samples, different numbers of points, "
-            "averaged predictions on points that the symmetries do not map onto each other, in `DeepONetRegressor` and "
-            "within `RolloutRegressor`."
+            "averaged predictions on points that the symmetries do not map onto each other, and in "
+            "`DeepONetRegressor`. Within `RolloutRegressor` the network learns the whole step, and there is no base "
+            "where it learns frames, or in trainings with noise or through several steps."
         ),
     )
     geometry: str = param(

@@ -65,10 +65,11 @@ class RolloutRegressor(BaseFrameRegressor):
         Standard deviation of Gaussian noise that is added to the windows in training, in units of the standard
         deviation of each channel, so that the model learns to correct small errors. No noise is added in predictions.
     increments : bool, default=True
-        Whether the networks of skop learn the change since the last frame, to which it is added, where this is up to a
-        quarter of the spread of the frames (papers: False, the next frame). They learn the next frame too where
-        `n_steps` is 1, over a base, with logarithms of the targets, with scaling for each point, within a
-        `LawRegressor`, after other steps of a Pipeline, and in searches of scikit-learn; other estimators always do.
+        Whether the networks of skop learn the change since the last frame, to which it is added, in channels where this
+        is up to a quarter of the spread of the frames, and `PODRegressor` where this lowers its leave-one-out error
+        (papers: False, the next frame). They learn the next frame too where `n_steps` is 1, with logarithms of the
+        targets, with scaling for each point, within a `LawRegressor`, after other steps of a Pipeline, and in searches
+        of scikit-learn; estimators of others always do.
     random_state : int, RandomState instance or None, default=None
         Seed of the noise, and of the estimator if it has a `random_state`; None keeps the estimator's own.
 

@@ -1,0 +1,92 @@
+"""The last frame among the inputs of time steps, since which a classical model learns the change.
+
+Notation: n samples, P points, T points of packed samples, c input channels, p global parameters, q output channels,
+s scalars.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from skop._typing import FloatArray
+from skop.data import FieldSet, Predictions, Targets, interpolate_fields
+from skop.estimators.classical._target_rows import rounding_of
+from skop.estimators.files._file_checks import Held, checks
+from skop.estimators.files._persistence import KNOWN
+
+__all__ = ["LastFrame"]
+
+
+@dataclass(frozen=True, eq=False)
+class LastFrame:
+    """Where the last frame is: among the input fields if the targets are fields, and the global parameters if not.
+
+    Attributes
+    ----------
+    first : int
+        Number of the first channel of the frame, or of its first parameter.
+    shift, factor : ndarray of shape (q + s,)
+        Shift and factor by which targets become frames, which differ from them by their units.
+    """
+
+    first: int
+    shift: FloatArray
+    factor: FloatArray
+
+    @classmethod
+    def of_targets(cls, first: int, targets: Targets) -> LastFrame:
+        """Return that of targets which are frames, in their own units."""
+        count = targets.n_outputs + targets.n_scalars
+        return cls(first, np.zeros(count), np.ones(count))
+
+    def of(self, inputs: FieldSet, *, has_field: bool) -> FloatArray:
+        """Return the last frames of samples in units of the targets: (n, P, q), (T, q), or (n, s) of scalars."""
+        found: FloatArray = self.among(np.asarray(inputs.values if has_field else inputs.params, dtype=np.float64))
+        return found
+
+    def among(self, values: Any) -> Any:
+        """Return the frame in units of the targets, from all channels of an array or a tensor (..., c)."""
+        shift: Any = self.shift
+        factor: Any = self.factor
+        if isinstance(values, torch.Tensor):
+            shift, factor = (torch.as_tensor(held, dtype=values.dtype) for held in (shift, factor))
+        return (values[..., self.first : self.first + len(factor)] - shift) / factor
+
+    def changes(self, inputs: FieldSet, targets: Targets) -> Targets:
+        """Return the changes since the last frame, zero where they are rounding of a frame."""
+        last = self.of(inputs, has_field=targets.field is not None)
+        if targets.field is None:
+            return Targets(None, _changes(targets.scalars, last), since=Predictions(None, last))
+        values = _changes(targets.field.values, last)
+        return Targets(targets.field.with_values(values), None, targets.elsewhere, Predictions(last))
+
+    def added(self, changes: Predictions, inputs: FieldSet, places: FieldSet | None = None) -> Predictions:
+        """Add changes to the last frames of samples, which are interpolated to places that are other points."""
+        last = self.of(inputs, has_field=changes.fields is not None)
+        if changes.fields is None:
+            return Predictions(None, last + np.asarray(changes.scalars))
+        if places is not None and places is not inputs:
+            last = interpolate_fields(inputs.with_values(last), places)
+        return Predictions(last + changes.fields)
+
+
+def _changes(true: Any, last: Any) -> FloatArray:
+    """Differences that are more than the rounding of the precision in which the frames are given."""
+    found = np.asarray(true, dtype=np.float64) - last
+    return np.where(np.abs(found) > rounding_of(true) * np.abs(last), found, 0.0)
+
+
+KNOWN[LastFrame.__name__] = LastFrame
+
+
+# ---------------------------------------------------------------------- what a file must hold
+@checks("LastFrame")
+def _check_last_frame(held: Held) -> None:
+    """Check where the last frame is, from a file."""
+    held.whole("first")
+    held.array("shift", None)
+    held.array("factor", len(held.get("shift")), positive=True)
