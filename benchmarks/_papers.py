@@ -13,7 +13,7 @@ import platform
 import signal
 import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -62,10 +62,17 @@ class Runs:
         Folder of published files.
     processor_time : bool, default=False
         Whether fits have one thread, and limits of the time are those of the processor.
+
+    Raises
+    ------
+    FieldDataError
+        If the folder of published files does not exist.
     """
 
     def __init__(self, folder: Any, data: Any = None, *, processor_time: bool = False) -> None:
         self.folder, self.data = Path(folder), None if data is None else Path(data)
+        if self.data is not None and not self.data.is_dir():
+            raise FieldDataError(f"--data={data} is no folder; expected that of the published files, or no --data.")
         self.processor_time = processor_time
         self.folder.mkdir(parents=True, exist_ok=True)
 
@@ -79,11 +86,17 @@ class Runs:
         return self.folder / f"{run.hash}.json"
 
     def result(self, run: Run) -> dict[str, Any] | None:
-        """Result of a run, None if there is none of its protocol."""
+        """Result of a run, None if there is none of its protocol and clock; results of before may name no clock."""
         if not self.path(run).exists():
             return None
         found: dict[str, Any] = json.loads(self.path(run).read_text(encoding="utf-8"))
-        return found if found["protocol"] == run.protocol else None
+        is_own = found["protocol"] == run.protocol and found.get("clock", self.clock) == self.clock
+        return found if is_own else None
+
+    @property
+    def clock(self) -> str:
+        """Clock of the limits of the time."""
+        return "processor" if self.processor_time else "wall"
 
     def samples(self, run: Run) -> Problem:
         """Published samples, or such as were made once and kept."""
@@ -110,12 +123,14 @@ class Runs:
     def fit_here(self, run: Run) -> None:
         """Fit in this process, take the errors and write them."""
         samples, model = self.samples(run), run.estimator
-        found: dict[str, Any] = {"protocol": run.protocol, "split": split_of(samples), "versions": versions()}
+        found: dict[str, Any] = {"protocol": run.protocol, "clock": self.clock, "split": split_of(samples)}
         device = "cuda" if torch.cuda.is_available() else "cpu"
         name = torch.cuda.get_device_name() if device == "cuda" else f"{platform.machine()}, {os.cpu_count()} cores"
-        found["hardware"] = f"{name}, {torch.get_num_threads()} threads"
+        found |= {"versions": versions(), "hardware": f"{name}, {torch.get_num_threads()} threads"}
         # Of the models with which the operators are compared, some are no networks and need no checkpoints.
-        options = {"checkpoint_dir": self.folder / "checkpoints"} if _is_network(model) else {}
+        # Limits of the time by another clock make another fit.
+        kept = "checkpoints-processor" if self.processor_time else "checkpoints"
+        options = {"checkpoint_dir": self.folder / kept} if _is_network(model) else {}
         start_peak(device)
         start = time.perf_counter()
         try:
@@ -171,10 +186,12 @@ def add_command(commands: Any) -> None:
     parser.add_argument("--data", help="folder of published files; samples are made where they are missing")
     parser.add_argument("--output", default="papers", help="folder of the results and of the page")
     length = parser.add_mutually_exclusive_group()
-    length.add_argument("--seconds", type=float, help="length of every training, in place of the protocols'")
-    length.add_argument("--epochs", type=int, help="epochs of every training, in place of the protocols' length")
+    length.add_argument("--seconds", type=_positive(float), help="length of every training, in place of the protocols'")
+    length.add_argument(
+        "--epochs", type=_positive(int), help="epochs of every training, in place of the protocols' length"
+    )
     parser.add_argument("--rows", nargs="+", help="rows with these names alone")
-    parser.add_argument("--seeds", type=int, help="fits of each row, in place of the protocols'")
+    parser.add_argument("--seeds", type=_positive(int), help="fits of each row, in place of the protocols'")
     parser.add_argument(
         "--processor-time", action="store_true", help="limits are time of the processor, and a fit has one thread"
     )
@@ -244,6 +261,22 @@ def cells_of(tables: Sequence[Table], runs: Runs, options: argparse.Namespace) -
             members = [table.run(row, column, options.size, seed, **settings) for seed in range(seeds)]
             found.append(Cell(table, row, column, members))
     return found
+
+
+def _positive(kind: Callable[[str], float]) -> Callable[[str], float]:
+    """Function that reads a positive number of a kind from the command line."""
+
+    def read(text: str) -> float:
+        """The number."""
+        try:
+            number = kind(text)
+        except ValueError:
+            number = 0
+        if not 0 < number < float("inf"):
+            raise argparse.ArgumentTypeError(f"{text!r} is no positive {'number' if kind is float else 'whole number'}")
+        return number
+
+    return read
 
 
 def _length(options: argparse.Namespace) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from skop.estimators.operators._operator import OperatorRegressor
 from skop.exceptions import FieldDataError
 from skop.modules import observe_features
 from skop.surrogate._correction import CorrectionNetwork, network_within
+from skop.surrogate._surrogate import evaluation
 
 __all__ = ["each_batch", "named", "network_name", "noted", "on_shared_points", "read_samples", "take"]
 
@@ -88,22 +89,19 @@ def each_batch(
     Over a base it is the whole network, whatever its share of the prediction is. All is restored afterwards.
     """
     network = estimator.module_
-    modes = [(module, module.training) for module in network.modules()]
     shares = (network.field_share, network.scalar_share) if isinstance(network, CorrectionNetwork) else ()
     held = [share.clone() for share in shares]
-    network.eval()
-    with torch.inference_mode(not gradients), torch.set_grad_enabled(gradients):
+    surrogate = estimator.surrogate_
+    with evaluation(surrogate), torch.inference_mode(not gradients), torch.set_grad_enabled(gradients):
         try:
             for share in shares:
                 share.fill_(1.0)
             # Mixers may take packed samples apart, so that one at a time keeps a call of a mixer a layer.
-            batches = estimator.surrogate_.loader(inputs).bounded_batches(0 if inputs.is_ragged else _POINTS)
+            batches = surrogate.loader(inputs).bounded_batches(0 if inputs.is_ragged else _POINTS)
             return [measure(batch, len(indices)) for indices, batch in batches]
         finally:
             for share, values in zip(shares, held, strict=True):
                 share.copy_(values)
-            for module, training in modes:
-                module.training = training
 
 
 def noted(

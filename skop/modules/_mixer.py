@@ -159,7 +159,8 @@ class TokenMixer(nn.Module):
         Raises
         ------
         ValueError
-            If packed sequences come with a grid, or there are more or fewer references than the mixer was built for.
+            If packed sequences come with a grid, there are more or fewer references than the mixer was built for, or
+            `mix` returns another shape than that of its tokens.
         """
         if len(references) != self.n_references:
             raise ValueError(
@@ -221,11 +222,15 @@ class TokenMixer(nn.Module):
         references: Sequence[Stream],
         sizes: tuple[int, ...] | None = None,
     ) -> torch.Tensor:
-        """Call `mix` with what it takes."""
+        """Call `mix` with what it takes, and check the shape of what it returns."""
         options: dict[str, Any] = {"coords": coords, "references": references} if self.takes_streams else {}
         if sizes is not None:
             options["sizes"] = sizes
-        return self.mix(tokens, grid, **options)
+        mixed = self.mix(tokens, grid, **options)
+        if not torch.compiler.is_compiling() and getattr(mixed, "shape", None) != tokens.shape:
+            came = tuple(mixed.shape) if isinstance(mixed, torch.Tensor) else type(mixed).__name__
+            raise ValueError(f"{type(self).__name__}.mix returned {came}, expected {tuple(tokens.shape)}.")
+        return mixed
 
 
 def grid_of_tokens(tokens: torch.Tensor, grid: GridShape | None, n_dims: int) -> GridShape:

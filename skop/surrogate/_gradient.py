@@ -14,7 +14,7 @@ from skop.data import Batch, DataSpec, FieldLoader, FieldSet
 from skop.exceptions import FieldDataError, NonFinitePredictionError
 from skop.networks import Outputs
 from skop.surrogate._stages import PREDICT_POINTS
-from skop.surrogate._surrogate import Surrogate
+from skop.surrogate._surrogate import Surrogate, evaluation
 
 __all__ = ["derivatives", "gradient", "selection"]
 
@@ -59,7 +59,8 @@ def gradient(surrogate: Surrogate, inputs: FieldSet, output: Any) -> FloatArray:
     # A function of the field gets samples of one size, with an axis of the samples.
     alone = inputs.is_ragged and callable(output)
     batches = loaders[0].bounded_batches(0 if alone else PREDICT_POINTS)
-    return derivatives(values, inputs.params, (indices for indices, _ in batches))
+    with evaluation(surrogate):
+        return derivatives(values, inputs.params, (indices for indices, _ in batches))
 
 
 def derivatives(values: Callable[[Any, torch.Tensor], torch.Tensor], params: Any, batches: Iterable[Any]) -> FloatArray:

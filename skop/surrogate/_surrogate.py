@@ -5,7 +5,8 @@ Notation: n samples, P points, q output channels, s scalars.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -34,7 +35,7 @@ from skop.surrogate._symmetries import periodic_axes
 from skop.training import naming_memory
 from skop.training._runtime import thread_limit
 
-__all__ = ["PREDICT_VALUES", "Surrogate"]
+__all__ = ["PREDICT_VALUES", "Surrogate", "evaluation"]
 
 #: Number of values of points that pass through the network at once.
 PREDICT_VALUES = 2**19
@@ -312,7 +313,8 @@ class Surrogate:
             f"a prediction of {n_points} points at once",
             "Predict samples with fewer points, or fit with a smaller width or depth",
         )
-        with named, torch.inference_mode(), thread_limit(int(n_points), self.width):
+        limit = thread_limit(int(n_points), self.width)
+        with named, evaluation(self), torch.inference_mode(), limit:
             for indices, batch in loader.bounded_batches(0 if alone else most):
                 outputs = self.restored(self.widened(self.network(**batch.inputs())), loader, batch)
                 found = Predictions(*[None if part is None else part.cpu().numpy() for part in outputs])
@@ -372,3 +374,26 @@ class Surrogate:
             places = torch.as_tensor(np.argsort(batch.order), device=field.device)
             field = field.reshape(-1, field.shape[-1])[places].reshape(field.shape)
         return Outputs(field, scalars)
+
+
+@contextmanager
+def evaluation(surrogate: Surrogate) -> Iterator[None]:
+    """Context in which the network is in evaluation mode; modules that were in training mode are so again afterwards.
+
+    A network that was brought to another precision than that of its inputs is a ValueError.
+    """
+    network, dtype = surrogate.network, surrogate.dtype
+    for name, weight in network.named_parameters():
+        if weight.is_floating_point() and weight.dtype != dtype:
+            raise ValueError(
+                f"{name} of module_ is {weight.dtype}, but the fit was in {dtype}; set it back by module_."
+                f"{'double' if dtype == torch.float64 else 'float'}(), or fit anew with another dtype."
+            )
+    training = [module for module in network.modules() if module.training]
+    if training:
+        network.eval()
+    try:
+        yield
+    finally:
+        for module in training:
+            module.training = True

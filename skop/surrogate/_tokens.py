@@ -10,7 +10,7 @@ from skop.data import Batch, FieldLoader, FieldSet, Predictions
 from skop.exceptions import FieldDataError
 from skop.modules import observe_features
 from skop.surrogate._stages import Query
-from skop.surrogate._surrogate import PREDICT_VALUES, Surrogate
+from skop.surrogate._surrogate import PREDICT_VALUES, Surrogate, evaluation
 from skop.training._runtime import thread_limit
 
 __all__ = ["mean_tokens"]
@@ -84,7 +84,8 @@ def _of_network(surrogate: Surrogate, loader: FieldLoader) -> FloatArray | None:
             noted[:] = [held for held in noted if held[0] != kind]
         noted.append((kind, tokens, grid))
 
-    with torch.inference_mode(), thread_limit(n_points, surrogate.width), observe_features(note):
+    limit = thread_limit(n_points, surrogate.width)
+    with evaluation(surrogate), torch.inference_mode(), limit, observe_features(note):
         # Tokens of samples of unlike size that a network offers together are told apart one sample at a time.
         for most in (bound, 0):
             found: list[torch.Tensor] = []

@@ -51,7 +51,8 @@ def make_optimizer(
     """Make the optimiser of all parameters of a network.
 
     Matrices are the parameters of two axes, both of 8 or more, that no module lists in `no_weight_decay`, such as
-    positions and decay rates. A fused projection is one matrix. Convolutions, arrays of more axes and vectors are none.
+    positions and decay rates. A fused projection is one matrix. Convolutions, arrays of more axes, complex arrays and
+    vectors are none.
 
     Parameters
     ----------
@@ -86,6 +87,7 @@ def make_optimizer(
     for weight in network.parameters():
         decays = decay_bias_and_norm or (weight.ndim > 1 and weight not in spared)
         is_matrix = weight.ndim == 2 and min(weight.shape) >= _LEAST_SIDE and weight not in spared
+        is_matrix = is_matrix and not weight.is_complex()
         found.setdefault((name == "muon" and is_matrix, decays), []).append(weight)
     groups: dict[bool, list[dict[str, Any]]] = {True: [], False: []}
     for (is_for_muon, decays), weights in found.items():
@@ -126,10 +128,10 @@ class AdamW(_Uncompiled, torch.optim.AdamW):
             steps, means, squares = ([state[name] for state in states] for name in ("step", "exp_avg", "exp_avg_sq"))
             torch._foreach_add_(steps, 1)
             torch._fused_adamw_(
-                weights,
-                [weight.grad for weight in weights if weight.grad is not None],
-                means,
-                squares,
+                _as_real(weights),
+                _as_real([weight.grad for weight in weights if weight.grad is not None]),
+                _as_real(means),
+                _as_real(squares),
                 [],
                 steps,
                 amsgrad=False,
@@ -140,6 +142,11 @@ class AdamW(_Uncompiled, torch.optim.AdamW):
                 eps=group["eps"],
                 maximize=False,
             )
+
+
+def _as_real(tensors: list[torch.Tensor]) -> list[torch.Tensor]:
+    """The same tensors, with real and imaginary parts of complex ones along a last axis, as PyTorch's AdamW has it."""
+    return [torch.view_as_real(held) if held.is_complex() else held for held in tensors]
 
 
 class Muon(_Uncompiled):

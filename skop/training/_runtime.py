@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 import torch
@@ -15,10 +16,12 @@ import torch
 from skop._threads import considerate_waiting
 from skop.training import local_rank
 
-__all__ = ["give_way", "isolated_randomness", "pick_device", "pick_dtype", "thread_limit"]
+__all__ = ["converted", "give_way", "isolated_randomness", "pick_device", "pick_dtype", "thread_limit"]
 
 #: Size of a layer's output per thread above which another thread saves more time than its synchronisation costs.
 _NUMBERS_A_THREAD = 2**19
+
+T = TypeVar("T", bound=torch.nn.Module)
 
 _lock = threading.Lock()
 #: The user's number of threads, in threads that are within a limit.
@@ -198,6 +201,17 @@ def give_way() -> Iterator[None]:
         _turns.take()
         _outside.append(_TorchState.read(inside.devices))
         inside.write()
+
+
+def converted(network: T, device: torch.device | None, dtype: torch.dtype) -> T:
+    """Bring a network to a device and a precision: its complex numbers too, which ``network.to`` would make real."""
+
+    def convert(held: torch.Tensor) -> torch.Tensor:
+        """A weight or buffer there."""
+        kind = dtype.to_complex() if held.is_complex() else dtype if held.is_floating_point() else None
+        return held.to(device, kind)
+
+    return network._apply(convert)
 
 
 @contextmanager

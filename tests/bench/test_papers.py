@@ -203,6 +203,14 @@ def test_a_result_of_another_protocol_is_not_taken(tmp_path):
     runs.path(run).write_text(json.dumps(found))
     assert runs.result(run) == found
     assert runs.result(first_run(small_tables(tmp_path, [("width = 8", "width = 24")])[0])) is None
+    # A result in the time of another clock is none; one without a clock is of any.
+    for clock in (True, False):
+        timed = Runs(tmp_path / "out", processor_time=clock)
+        assert timed.result(run) == found
+        runs.path(run).write_text(json.dumps(found | {"clock": timed.clock}))
+        assert timed.result(run) == found | {"clock": timed.clock}
+        assert Runs(tmp_path / "out", processor_time=not clock).result(run) is None
+        runs.path(run).write_text(json.dumps(found))
     # Even under the name of the other.
     runs.path(run).write_text(json.dumps(found | {"protocol": run.protocol | {"epochs": 3}}))
     assert runs.result(run) is None
@@ -375,6 +383,20 @@ def test_without_time_nothing_is_run_and_the_page_says_so(tmp_path, capsys):
     assert main(["papers", "amo_table_3", "--budget", "0", "--output", str(tmp_path)]) == 0
     assert "| AMO | error | 0.0006 | not run yet |  |  |" in capsys.readouterr().out
     assert not (tmp_path / "samples").exists()
+
+
+@pytest.mark.parametrize(
+    "words", ["--epochs 0", "--epochs=-1", "--epochs 1.5", "--seconds 0", "--seconds nan", "--seeds 0", "--seeds x"]
+)
+def test_numbers_that_are_not_positive_are_refused(words, capsys):
+    with pytest.raises(SystemExit):
+        options(*words.split())
+    assert re.search(r"argument --\w+: '.*' is no positive (whole )?number\n", capsys.readouterr().err)
+
+
+def test_a_folder_of_published_files_that_is_not_there_is_refused(tmp_path, capsys):
+    assert main(["papers", "--plan", "--data", str(tmp_path / "no"), "--output", str(tmp_path / "out")]) == 2
+    assert "no is no folder; expected that of the published files" in capsys.readouterr().err
 
 
 def test_unknown_tables_and_rows_are_refused(tmp_path, capsys):

@@ -1,6 +1,7 @@
 """Checkpoints of fits: one that ended early and is called again equals one that did not, whatever becomes of files."""
 
 import functools
+import importlib
 import os
 import shutil
 import signal
@@ -35,6 +36,7 @@ from skop.estimators.fitting._comparison import Review
 from skop.estimators.fitting._monitors import OverfittingMonitor
 from skop.exceptions import ModelFileError, SkopWarning
 from skop.modules import ResidualDropout
+from skop.parts import Part
 from skop.training import fingerprint
 
 X = np.random.default_rng(0).normal(size=(16, 4, 4, 1))
@@ -276,6 +278,42 @@ def test_other_data_parameters_or_weights_are_other_fits(tmp_path):
     small(max_iter=1, learning_rate_init=0.001).fit(X, Y, checkpoint_dir=tmp_path)
     small(max_iter=1).fit(X, Y, np.arange(16), checkpoint_dir=tmp_path)
     assert len(list(tmp_path.iterdir())) == 5
+
+
+#: A mixer of one's own, whose computation is in a function of its file.
+OWN_MIXER = """
+from skop.modules import TokenMixer
+from skop.parts import Mixer
+
+def mixed(tokens):
+    return tokens.flip(1)
+
+class Turn(TokenMixer):
+    def __init__(self, width, n_dims=1):
+        super().__init__()
+
+    def mix(self, tokens, grid):
+        return mixed(tokens)
+
+class TurnForCheckpoints(Mixer):
+    module = Turn
+"""
+
+
+def test_other_code_of_ones_own_is_another_fit(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    changes = [("", ""), ("class Turn(", "print\nclass Turn("), ("return mixed", "return 2 * mixed"), ("flip", "roll")]
+    try:
+        for (old, new), count in zip(changes, (1, 1, 2, 3), strict=True):
+            (tmp_path / "mixer_for_checkpoints.py").write_text(OWN_MIXER.replace(old, new, 1))
+            sys.modules.pop("mixer_for_checkpoints", None)
+            mixer = importlib.import_module("mixer_for_checkpoints").TurnForCheckpoints()
+            small(max_iter=1, mixer=mixer, geometry="structured").fit(X, Y, checkpoint_dir=tmp_path / "fits")
+            assert len(list((tmp_path / "fits").iterdir())) == count
+    finally:
+        sys.modules.pop("mixer_for_checkpoints", None)
+        Part.known.pop("TurnForCheckpoints", None)
 
 
 def test_other_groups_are_other_fits_and_any_labels_of_the_same_are_not(tmp_path):

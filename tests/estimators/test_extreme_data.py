@@ -203,6 +203,17 @@ def test_mistakes_that_had_internal_errors():
 
     with pytest.raises(TypeError, match="loss gives float; expected a tensor"):
         lamo(loss=lambda prediction, target, **options: 1.0).fit(X, X)
+    with pytest.raises(TypeError, match="loss gives a tensor without a gradient"):
+        lamo(loss=lambda prediction, target, **options: (prediction - target).detach().sum()).fit(X, X)
+    with pytest.raises(
+        ValueError, match=r"loss=MSELoss\(\) cannot be called as loss\(prediction, target, sample_weight"
+    ):
+        lamo(loss=torch.nn.MSELoss()).fit(X, X)
+    for kind in (LaMORegressor, GeoMaNORegressor):
+        with pytest.raises(
+            ValueError, match=r"mlp_ratio=0\.1 with width=8 gives .* without hidden units; set .* 1 / 8 or more"
+        ):
+            kind(width=8, mlp_ratio=0.1).fit(X, X)
     with pytest.raises(FieldDataError, match="2 columns with the name 'a'"):
         lamo().fit(DataFrame(TABLE, columns=["a", "b", "a"]), TABLE)
     with pytest.raises(FieldDataError, match="y has 2 columns with the name 's'"):

@@ -35,19 +35,23 @@ from skop.estimators.files._container import digest, read_container
 from skop.estimators.files._persistence import read_state, write_state
 from skop.exceptions import ModelFileError, SkopWarning
 from skop.losses import GradientRelativeL2Loss, RelativeL2Loss, SobolevLoss, TrainingLoss
+from skop.modules import TokenMixer
 from skop.parts import (
     GNOT,
     Attention,
+    Choice,
     GalerkinTransformer,
     GeometricScan,
     LatentAttention,
     LiteralExpansions,
     Mamba,
+    Mixer,
     OFormer,
     Part,
     Patches,
     RotaryAttention,
     TakenakaMalmquist,
+    param,
 )
 
 from .make_model_files import FOLDER, cases_of_0_1_0, inputs_of, others_of, values_of
@@ -245,6 +249,70 @@ def test_what_was_changed_after_the_fit_is_refused_or_changes_nothing(model, tmp
             continue
         with pytest.raises(ModelFileError, match=f"changed after the fit.*{name}"):
             changed.save(tmp_path / "model.skop")
+
+
+def test_weights_with_which_a_file_could_not_be_loaded_are_refused(model, path):
+    before = path.read_bytes()
+    changed = copy.deepcopy(model)
+    changed.module_.double()
+    with pytest.raises(ModelFileError, match=r"of module_ .* from torch\.float32 to torch\.float64"):
+        changed.save(path)
+    changed = copy.deepcopy(model)
+    with torch.no_grad():
+        next(changed.module_.parameters())[0] = np.nan
+    with pytest.raises(ModelFileError, match="of module_ is not finite"):
+        changed.save(path)
+    assert path.read_bytes() == before
+
+
+class Phases(TokenMixer):
+    """Filter tokens by drawn complex numbers, which are held in one of several ways."""
+
+    def __init__(self, width, n_dims=1, *, held="weight"):
+        super().__init__()
+        drawn = torch.randn(width, dtype=torch.complex64)
+        self.held, self.table = held, torch.arange(width)
+        if held == "weight":
+            self.phases = torch.nn.Parameter(drawn)
+        elif held == "attribute":
+            self.phases = drawn
+        elif held == "list":
+            self.phases = [drawn]
+        else:
+            self.register_buffer("phases", drawn, persistent=held == "buffer")
+
+    def mix(self, tokens, grid):
+        phases = self.phases[0] if self.held == "list" else self.phases
+        return torch.fft.ifft(torch.fft.fft(tokens, dim=1) * phases, dim=1).real + self.table
+
+
+class PhasesForFiles(Mixer):
+    held: str = param(Choice("weight", "buffer", "table", "attribute", "list"), default="weight", text="How.")
+    module = Phases
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("optimizer", ["muon", "adamw"])
+def test_complex_numbers_of_a_mixer_stay_complex(dtype, optimizer, tmp_path):
+    for held in ("weight", "buffer"):
+        options = {"mixer": PhasesForFiles(held=held), "geometry": "structured", "dtype": dtype, "warm_start": True}
+        model = small(**options, training__optimizer=optimizer, base=None).fit(GRIDS, GRIDS[..., :1])
+        own = model.module_.blocks[0].mixer
+        assert own.phases.dtype == getattr(torch, dtype).to_complex()
+        assert own.phases.imag.abs().min() > 0
+        before = own.phases.detach().clone()
+        np.testing.assert_array_equal(reloaded(model, tmp_path).predict(GRIDS), model.predict(GRIDS))
+        model.fit(GRIDS, GRIDS[..., :1], checkpoint_dir=tmp_path)
+        assert bool((own.phases.imag == before.imag).all()) == (held == "buffer")
+
+
+def test_drawn_tensors_that_a_file_would_not_hold_are_refused_by_name(tmp_path):
+    for held in ("table", "attribute", "list"):
+        model = small(mixer=PhasesForFiles(held=held), geometry="structured", base=None).fit(GRIDS, GRIDS[..., :1])
+        for seed in (0, 1):  # the seeds with which networks are built for comparison
+            model.set_params(random_state=seed)
+            with pytest.raises(ModelFileError, match=r"blocks\.0\.mixer\.phases.* register what you draw as a buffer"):
+                model.fit(GRIDS, GRIDS[..., :1]).save(tmp_path / "model.skop")
 
 
 def test_parameters_by_which_a_file_could_not_be_loaded_are_refused(model, tmp_path, subtests):

@@ -291,7 +291,7 @@ def test_a_failing_network_leaves_no_hook_and_no_mode():
     model, X = fit(geomano(), SHAPES[2])
     model.module_.train()
     model.module_.unembedding = None
-    model.module_.blocks[1].mixer = torch.nn.Linear(3, 3)
+    model.module_.blocks[1].mixer = torch.nn.Linear(3, 3).double()
     with pytest.raises(TypeError):
         receptive_field(model, X, layer=0)
     assert all(module.training for module in model.module_.modules())

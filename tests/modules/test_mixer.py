@@ -187,6 +187,18 @@ def test_grids_have_no_packed_sequences_and_a_mixer_defines_mix():
         TokenMixer()(random(1, 2, 8))
 
 
+@pytest.mark.parametrize("wrong", [lambda tokens: tokens[:, :1, :1], lambda tokens: tokens.mT, lambda tokens: None])
+def test_another_shape_than_that_of_the_tokens_is_refused(wrong):
+    class Wrong(TokenMixer):
+        def mix(self, tokens, grid):
+            return wrong(tokens)
+
+    with pytest.raises(ValueError, match=r"Wrong\.mix returned .*, expected \(2, 9, 8\)\."):
+        Wrong()(random(2, 9, 8), (3, 3))
+    with pytest.raises(ValueError, match=r"Wrong\.mix returned .*, expected \(1, 5, 8\)\."):
+        Wrong()(random(1, 9, 8), sizes=(5, 4))
+
+
 def test_packed_references_go_with_their_samples():
     for part in CROSSING:
         mixer, sizes = make_mixer(part, n_references=2), (5, 1, 6)

@@ -188,6 +188,18 @@ def test_other_weights_are_updated_as_by_adamw_alone(decays):
         assert torch.equal(weight, expected.get_parameter(name)) == (name != "hidden.weight")
 
 
+@pytest.mark.parametrize("name", ["muon", "adamw"])
+def test_complex_weights_take_the_steps_of_their_parts(name):
+    parts = torch.nn.ParameterList([draw(8, 8, 2)])
+    whole = torch.nn.ParameterList([torch.view_as_complex(parts[0].detach().clone())])
+    for network, given in ((parts, lambda gradient: gradient), (whole, torch.view_as_complex)):
+        optimizer = make_optimizer(network, name, **OPTIONS)
+        for step in (1, 2):
+            network[0].grad = given(draw(8, 8, 2, seed=step))
+            optimizer.step()
+    assert torch.equal(torch.view_as_real(whole[0]), parts[0])
+
+
 def test_adamw_takes_pytorchs_steps():
     weights = [draw(8, 3), draw(5)]
     gradients = [[draw(*weight.shape, seed=10 * step + n) for n, weight in enumerate(weights)] for step in (1, 2, 3)]

@@ -197,6 +197,25 @@ def dropping(seed, **params):
     return model.fit(X, X[..., :1])
 
 
+def test_predictions_are_those_of_evaluation_and_leave_the_modes_of_all_modules():
+    model = dropping(0)
+    expected, mixed = model.predict(X), list(model.module_.modules())[1:]
+    for module in mixed:
+        module.training = True
+    np.testing.assert_array_equal(model.predict(X), expected)
+    assert [module for module in model.module_.modules() if module.training] == mixed
+
+
+def test_a_network_of_another_precision_is_named():
+    model = dropping(0)
+    expected = model.predict(X)
+    model.module_.double()
+    with pytest.raises(ValueError, match=r"is torch\.float64, but the fit was in torch\.float32; .*float\(\)"):
+        model.predict(X)
+    model.module_.float()
+    np.testing.assert_array_equal(model.predict(X), expected)
+
+
 def test_fits_in_threads_are_those_one_after_the_other(tmp_path):
     expected = [dropping(seed).predict(X) for seed in range(4)]
     state = torch.get_rng_state()

@@ -56,7 +56,7 @@ from skop.modules import set_periodic
 from skop.surrogate._building import NetworkTooLargeError, bounded_building
 from skop.surrogate._domain import Domain, SeenRanges
 from skop.surrogate._novelty import Group, Lattice, Reference
-from skop.training._runtime import isolated_randomness, pick_device
+from skop.training._runtime import converted, isolated_randomness, pick_device
 
 __all__ = [
     "KNOWN",
@@ -102,7 +102,8 @@ _DEEPEST = 100
 _BESIDE_NUMBERS, _BESIDE_MODULES = 2**22, 1000
 #: Keys in the header that mark values of types that JSON does not have.
 _TAGS = frozenset(
-    {"array", "columns", "device", "dict", "mesh", "module", "object", "slice", "strings", "tensor", "tuple", "ufunc"}
+    {"array", "columns", "complex", "device", "dict", "mesh", "module", "object", "slice", "strings", "tensor"}
+    | {"tuple", "ufunc"}
 )
 #: Functions of NumPy that a file may name: elementwise functions of one argument.
 _UFUNCS = {
@@ -137,8 +138,8 @@ def save(estimator: Any, path: PathOrStr) -> None:
     Raises
     ------
     ModelFileError
-        If the estimator is of another kind, has a step or a parameter that cannot be saved, such as a function, or was
-        changed after the fit.
+        If the estimator is of another kind, has a step or a parameter that cannot be saved, such as a function, was
+        changed after the fit, or has a network with drawn tensors that are no buffers.
     OSError
         If no file can be written there: its folder does not exist or takes no files, the path is a folder, or the disk
         is full. An earlier file stays as it is.
@@ -407,15 +408,15 @@ def _encode(value: Any, place: str, tensors: dict[str, torch.Tensor]) -> Any:
     if isinstance(value, np.ufunc) and _UFUNCS.get(value.__name__) is value:
         return {"ufunc": value.__name__}
     if isinstance(value, torch.Tensor):
-        tensors[place] = value.detach().cpu().contiguous()
-        return {"tensor": place}
+        tensors[place] = _as_real(value.detach()).cpu().contiguous()
+        return {"complex" if value.is_complex() else "tensor": place}
     if isinstance(value, meshio.Mesh):
         parts = {"points": value.points, "cells": [[block.type, _as_rows(block.data)] for block in value.cells]}
         sets = {name: dict(held) for name in ("point_sets", "cell_sets") if (held := getattr(value, name))}
         return {"mesh": _encode(parts | {"info": value.info} | sets, place, tensors)}
     if isinstance(value, torch.nn.Module):
         weights = value.state_dict()
-        tensors.update({f"{place}.{name}": weight.cpu().contiguous() for name, weight in weights.items()})
+        tensors.update({f"{place}.{name}": _as_real(weight).cpu().contiguous() for name, weight in weights.items()})
         return {"module": place}
     if isinstance(value, np.random.RandomState | np.random.Generator):
         # A RandomState instance was advanced by the fit, so keeping it would not make the fit repeatable.
@@ -448,6 +449,11 @@ def _encode_object(value: Any, place: str, tensors: dict[str, torch.Tensor]) -> 
     except Exception as error:
         raise ModelFileError(_SET_AFTER_FIT.format(place or name, error)) from error
     return {"object": name, "state": {key: _encode(*item, tensors) for key, item in _state(value, place)}}
+
+
+def _as_real(tensor: torch.Tensor) -> torch.Tensor:
+    """A tensor as files hold it: complex numbers as real and imaginary parts along a last axis."""
+    return torch.view_as_real(tensor.resolve_conj()) if tensor.is_complex() else tensor
 
 
 def _as_rows(cells: Any) -> Any:
@@ -498,22 +504,67 @@ def _check_still_fits(estimator: Any) -> None:
             f"parameters of the network were changed after the fit ({', '.join(changed)}), so the loaded estimator "
             "would predict something else; fit again, or set them back, before saving."
         )
-    described = _described_network(estimator).state_dict()
-    fitted = estimator.module_.state_dict()
+    _check_weights(estimator)
+    held = _unregistered(estimator.module_)
+    for seed in range(2 if held else 0):  # of two seeds one is not that of the fit
+        anew = _unregistered(_described_network(estimator, seed))
+        for name in sorted(held.keys() & anew.keys()):
+            own, other = held[name].to(anew[name].dtype), anew[name]
+            if own.shape == other.shape and not torch.allclose(own, other, equal_nan=True):
+                raise ModelFileError(
+                    f"{name} of module_ is not in its state_dict and would be another tensor in the loaded estimator; "
+                    "register what you draw as a buffer, by register_buffer, and fit again before saving."
+                )
+
+
+def _check_weights(estimator: Any) -> None:
+    """Raise an error about weights with which a file could not be loaded again."""
+    described, fitted = _described_network(estimator).state_dict(), estimator.module_.state_dict()
     if {name: held.shape for name, held in described.items()} != {name: held.shape for name, held in fitted.items()}:
         raise ModelFileError(
             "parameters of the network were changed after the fit, so the file could not be loaded again; fit again, "
             "or set them back, before saving."
         )
+    for name, held in fitted.items():
+        if held.dtype != described[name].dtype:
+            raise ModelFileError(
+                f"{name} of module_ was changed after the fit, from {described[name].dtype} to {held.dtype}, and the "
+                "file could not be loaded again; set its precision back before saving, or fit with another dtype."
+            )
+    if name := _not_finite(described, fitted):
+        raise ModelFileError(
+            f"{name} of module_ is not finite, so no file of it could be loaded; fit again to save it."
+        )
 
 
-def _described_network(estimator: Any) -> torch.nn.Module:
+def _not_finite(described: dict[str, torch.Tensor], held: dict[str, torch.Tensor]) -> str:
+    """Name of the first tensor with numbers that are not finite where they are in a network built anew, or nothing."""
+    for name, fresh in described.items():
+        is_usual = ~torch.isfinite(_as_real(fresh))
+        if not bool((torch.isfinite(_as_real(held[name]).cpu()) | is_usual).all()):
+            return name
+    return ""
+
+
+def _unregistered(network: torch.nn.Module) -> dict[str, torch.Tensor]:
+    """Tensors of a network that are not among its weights, and so not in a file, by name."""
+    found: dict[str, torch.Tensor] = {}
+    for place, module in network.named_modules():
+        beside = {name: module.get_buffer(name) for name in module._non_persistent_buffers_set}
+        for name, held in (vars(module) | beside).items():
+            parts = enumerate(held) if isinstance(held, list | tuple) else [("", held)]
+            tensors = [(f"{_below(place, name)}{n}", part) for n, part in parts if isinstance(part, torch.Tensor)]
+            found |= {full: part.detach().cpu() for full, part in tensors}
+    return found
+
+
+def _described_network(estimator: Any, seed: int = 0) -> torch.nn.Module:
     """The network that parameters and data describe, made without disturbing anyone's random numbers."""
-    with isolated_randomness(np.random.RandomState(0), torch.device("cpu"), False):
+    with isolated_randomness(np.random.RandomState(seed), torch.device("cpu"), False):
         network: torch.nn.Module = estimator._new_network(estimator.spec_.network_spec, estimator.geometry_)
     # Models of versions in which no convolution wrapped around have no such attribute.
     set_periodic(network, getattr(estimator, "periodic_axes_", ()))
-    return network
+    return converted(network, None, getattr(torch, estimator.dtype_))
 
 
 # ---------------------------------------------------------------------- JSON and tensors to objects
@@ -529,8 +580,9 @@ def _decode(value: Any, tensors: dict[str, torch.Tensor], level: int = 0) -> Any
     if tag in ("array", "columns"):
         array = _taken(content, tensors).numpy()
         return array if tag == "array" else array.T
-    if tag == "tensor":
-        return _taken(content, tensors)
+    if tag in ("tensor", "complex"):
+        tensor = _taken(content, tensors)
+        return tensor if tag == "tensor" else torch.view_as_complex(tensor)
     if tag == "strings":
         return np.array([str(item) for item in content], dtype=object)
     if tag == "tuple":
@@ -664,24 +716,23 @@ def _restore_module(estimator: Any) -> None:
         raise ModelFileError("network_parameters_ in the file is no dictionary; fit and save again.")
     # Parameters that are younger than the file have their defaults, with which the network was made.
     estimator.network_parameters_ = estimator._network_parameters() | estimator.network_parameters_
-    weights, dtype = estimator.module_, getattr(torch, estimator.dtype_)
+    weights = estimator.module_
     if not isinstance(weights, dict) or not all(isinstance(held, torch.Tensor) for held in weights.values()):
         raise ModelFileError("the file holds no weights of the network; fit and save again.")
     whole = sum(held.numel() for held in weights.values())
     # Weights can be registered again, as shared ones; tables that are no weights are computed anew.
     bounds = {"weights": 2 * whole + _BESIDE_MODULES, "tables": 8 * whole + _BESIDE_NUMBERS}
     with _too_large_for_the_file(), bounded_building(**bounds, modules=20 * len(weights) + _BESIDE_MODULES):
-        sizes = {
-            name: (held.dtype, held.shape)
-            for name, held in _described_network(estimator).to(dtype).state_dict().items()
-        }
+        described = _described_network(estimator).state_dict()
+        sizes = {name: ((real := _as_real(held)).dtype, real.shape) for name, held in described.items()}
     _compare_sizes(sizes, {name: (held.dtype, held.shape) for name, held in weights.items()})
-    module = _described_network(estimator).to(dtype)
-    for name, fresh in module.state_dict().items():
-        if not bool((torch.isfinite(weights[name]) | ~torch.isfinite(fresh)).all()):
-            raise ModelFileError(
-                f"the file's weights do not fit the network: {name} is not finite; fit and save again."
-            )
+    module = _described_network(estimator)
+    fresh = module.state_dict()
+    if name := _not_finite(fresh, weights):
+        raise ModelFileError(f"the file's weights do not fit the network: {name} is not finite; fit and save again.")
+    weights = {
+        name: torch.view_as_complex(held) if fresh[name].is_complex() else held for name, held in weights.items()
+    }
     module.load_state_dict(weights)
     changed = estimator._changed_since_fit()
     if changed:

@@ -1,8 +1,8 @@
 """Checkpoints of a fit: the same call resumes a killed fit from its last checkpoint.
 
 Below the folder of the user, each fit has a folder of its own. Its name is the class and a checksum of everything that
-determines the result: parameters, data, an earlier fit that it continues, and versions. So a search or an ensemble can
-give the same folder to all of its fits. The folder holds
+determines the result: parameters, code of the user's own parts, data, an earlier fit that it continues, and versions.
+So a search or an ensemble can give the same folder to all of its fits. The folder holds
 
 - ``fit.json``: a description of the fit, to be read by people;
 - ``start.checkpoint``: parts that are fitted before the training, such as the scalers and the base model;
@@ -45,7 +45,13 @@ from skop.estimators.files._persistence import (
     write_state,
 )
 from skop.estimators.fitting._base_model import BaseModel
-from skop.estimators.fitting._fingerprint import described, described_earlier, described_plan, digest_of_data
+from skop.estimators.fitting._fingerprint import (
+    described,
+    described_earlier,
+    described_plan,
+    digest_of_data,
+    sources_of,
+)
 from skop.exceptions import ModelFileError, warn
 from skop.training import EarlierTraining, Group, History, Trainer, TrainingEnd, TrainingPlan
 
@@ -467,6 +473,8 @@ def _open_folder(
     known = {name: value for name, value in params.items() if name not in _WITHOUT_EFFECT}
     columns = getattr(estimator, "feature_names_in_", None)
     known = {"parameters": known, "further": further, "versions": versions, "columns": columns}
+    # Without code of the user, checkpoints are those of earlier versions.
+    known |= {"sources": found} if (found := sources_of(estimator)) else {}
     try:
         key = digest_of({**known, "class": f"{kind.__module__}.{kind.__qualname__}"})
         key = hashlib.sha256(f"{key} {digest_of_data(data, weight)}".encode()).hexdigest()

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
 import pickle
+from collections.abc import Iterator
 from dataclasses import fields
+from types import CodeType, FunctionType
 from typing import Any
 
 import joblib
@@ -17,10 +20,12 @@ from skop.data import TrainingData
 from skop.estimators.files._persistence import digest_of
 from skop.training import TrainingPlan, fingerprint
 
-__all__ = ["described", "described_earlier", "described_fit", "described_plan", "digest_of_data"]
+__all__ = ["described", "described_earlier", "described_fit", "described_plan", "digest_of_data", "sources_of"]
 
 #: Parameters that may differ between processes that fit together.
 _OF_A_PROCESS = ("device", "n_jobs", "verbose")
+#: Packages whose code the versions stand for, or that have none.
+_KNOWN_BY_VERSION = ("builtins", "numpy", "skop", "sklearn", "torch")
 
 
 def described_fit(
@@ -108,3 +113,54 @@ def described(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [described(part) for part in value]
     return repr(value) if isinstance(value, BaseCrossValidator | BaseShuffleSplit) else value
+
+
+def sources_of(estimator: Any) -> dict[str, str]:
+    """Sources of the classes of an estimator and of its parts that are not of skop, and of what these use, by name."""
+    found: dict[str, str] = {}
+    waiting: list[Any] = list(_classes_of(estimator))
+    while waiting:
+        value = waiting.pop()
+        name = f"{getattr(value, '__module__', None)}.{getattr(value, '__qualname__', None)}"
+        is_code = isinstance(value, type | FunctionType)
+        if is_code and name not in found and name.partition(".")[0] not in _KNOWN_BY_VERSION:
+            found[name] = _source(value)
+            waiting += _used_by(value)
+    return {name: text for name, text in found.items() if text}
+
+
+def _classes_of(value: Any) -> Iterator[type]:
+    """Classes of a parameter and of all within it."""
+    yield type(value)
+    parts = value.get_params(deep=False) if isinstance(value, BaseEstimator) else value
+    parts = parts.values() if isinstance(parts, dict) else parts
+    for part in parts if isinstance(parts, list | tuple | type({}.values())) else ():
+        yield from _classes_of(part)
+
+
+def _used_by(value: type | FunctionType) -> list[Any]:
+    """What a class derives from and holds, and what a class or a function names of its own file."""
+    held = [value, *vars(value).values()]
+    held += [
+        getattr(part, "__func__", None) or getattr(part, "fget", None) or getattr(part, "func", None) for part in held
+    ]
+    named = [
+        part.__globals__.get(name) for part in held if isinstance(part, FunctionType) for name in _names(part.__code__)
+    ]
+    own = [part for part in named if getattr(part, "__module__", None) == value.__module__]
+    return [*held[1:], *own, *getattr(value, "__mro__", ())[1:]]
+
+
+def _names(code: CodeType) -> list[str]:
+    """Names that a function and those within it look up."""
+    within = [name for part in code.co_consts if isinstance(part, CodeType) for name in _names(part)]
+    return [*code.co_names, *within]
+
+
+def _source(value: Any) -> str:
+    """Source of a class or a function; that of the methods of a class that is in no file; none where there is none."""
+    try:
+        return inspect.getsource(value)
+    except (OSError, TypeError):
+        methods = vars(value).values() if isinstance(value, type) else ()
+        return "".join(_source(held) for held in methods if isinstance(held, FunctionType))

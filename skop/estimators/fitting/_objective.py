@@ -145,7 +145,8 @@ class Objective:
             counts = torch.as_tensor(prediction.shape[1] if sizes is None else sizes).to(prediction)
             rows = batch.target_sizes / torch.as_tensor(self.unit).to(prediction)
             options["norm"] = counts.sqrt() * torch.linalg.vector_norm(rows, dim=1)
-        return _checked(self.loss(prediction, target, grid_shape=grid, spacing=self.spacing, **options))
+        found = self.loss(prediction, target, grid_shape=grid, spacing=self.spacing, **options)
+        return _checked(found, prediction)
 
     def _loss_of_scalars(self, outputs: torch.Tensor | None, batch: Batch) -> torch.Tensor:
         """Loss of scalars alone, as the channels of one point ``(B, 1, s)``."""
@@ -154,13 +155,15 @@ class Objective:
         prediction, target = self._in_units(outputs, batch.scalars, self.scalers.scalars)
         weight = batch.weight
         found = self.loss(prediction[:, None], target[:, None], sample_weight=weight, grid_shape=None, spacing=None)
-        return _checked(found)
+        return _checked(found, prediction)
 
 
 def _check_call(loss: Callable[..., torch.Tensor]) -> None:
     """Raise an error if a loss function of the user does not take what it gets."""
+    # Modules take any arguments, and pass them on.
+    taken = loss.forward if isinstance(loss, torch.nn.Module) else loss
     try:
-        inspect.signature(loss).bind(None, None, sample_weight=None, grid_shape=None, spacing=None)
+        inspect.signature(taken).bind(None, None, sample_weight=None, grid_shape=None, spacing=None)
     except TypeError as error:
         raise ValueError(
             f"loss={loss!r} cannot be called as loss(prediction, target, sample_weight=..., grid_shape=..., "
@@ -168,11 +171,16 @@ def _check_call(loss: Callable[..., torch.Tensor]) -> None:
         ) from error
 
 
-def _checked(loss: Any) -> torch.Tensor:
-    """Raise an error if a loss function of the user gives no scalar tensor."""
+def _checked(loss: Any, prediction: torch.Tensor) -> torch.Tensor:
+    """Raise an error if a loss function of the user gives no scalar tensor, or one that cannot be differentiated."""
     if not isinstance(loss, torch.Tensor) or loss.numel() != 1:
         came = f"a tensor of shape {tuple(loss.shape)}" if isinstance(loss, torch.Tensor) else type(loss).__name__
         raise TypeError(f"loss gives {came}; expected a tensor with one number, which torch can differentiate.")
+    if prediction.requires_grad and not loss.requires_grad:
+        raise TypeError(
+            "loss gives a tensor without a gradient; compute it from the prediction by torch operations, without "
+            "detach(), numpy or torch.no_grad()."
+        )
     return loss
 
 

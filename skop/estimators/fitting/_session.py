@@ -75,7 +75,7 @@ from skop.training import (
     fingerprint,
     measure_epoch,
 )
-from skop.training._runtime import isolated_randomness, pick_device, pick_dtype, thread_limit
+from skop.training._runtime import converted, isolated_randomness, pick_device, pick_dtype, thread_limit
 
 __all__ = ["FitSession", "check_logarithms"]
 
@@ -387,7 +387,7 @@ class FitSession:
         model.domain_ = Domain.from_fit(used_points, geometry, is_tied=scalers.per_point)
         model.symmetry_centre_, model.periodic_axes_ = centre, periodic
         model.network_parameters_, model.dtype_, model.scalers_ = copy.deepcopy(parameters), dtype, scalers
-        model.module_ = network.to(model.device_, getattr(torch, dtype))
+        model.module_ = converted(network, model.device_, getattr(torch, dtype))
         model.loss_curve_, model.validation_scores_ = [], []
         self._store_target_points(self._of_used(data.targets))
         if moving is not None:

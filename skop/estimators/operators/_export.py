@@ -24,6 +24,7 @@ from skop.exceptions import FieldDataError
 from skop.modules import sort_points
 from skop.networks import Outputs
 from skop.surrogate._correction import CorrectionNetwork, network_within
+from skop.training._runtime import converted
 
 __all__ = ["export_estimator"]
 
@@ -169,7 +170,7 @@ class _PredictionGraph(Graph):
 
     def __init__(self, estimator: Any, samples: FieldSet, *, single: bool) -> None:
         dtype = torch.float32 if single else getattr(torch, estimator.dtype_)
-        network = copy.deepcopy(estimator.module_).cpu().eval().requires_grad_(False).to(dtype)
+        network = converted(copy.deepcopy(estimator.module_).eval().requires_grad_(False), torch.device("cpu"), dtype)
         # Where the shares of the network are zero, there is nothing to compute, and nothing in single precision.
         is_base_alone = isinstance(network, CorrectionNetwork) and network.is_base_alone
         within = torch.float64 if is_base_alone else dtype

@@ -287,7 +287,13 @@ class OperatorParameters(HasParts):
         return declared if len(declared.names) or len(declared.mirrors) or len(declared.rotations) else None
 
     def _check_options(self, spec: DataSpec, geometry: str) -> None:
-        """Warn about parameters that have no effect on data of this `DataSpec.network_spec` and geometry."""
+        """Warn about parameters without effect on data of this `DataSpec.network_spec` and geometry, or refuse them."""
+        ratio, width = (getattr(self, name, 1) for name in ("mlp_ratio", "width"))
+        if int(ratio * width) == 0:
+            raise ValueError(
+                f"mlp_ratio={ratio} with width={width} gives feed-forward networks without hidden units; set mlp_ratio "
+                f"to 1 / {width} or more."
+            )
         idle = self._changed([name for name, geometries in self._effective_on.items() if geometry not in geometries])
         if idle:
             words = ", ".join(f"{name}={value!r}" for name, value in idle.items())
