@@ -1275,6 +1275,30 @@ def test_series_that_cannot_be_used_are_one_line(trajectories, monkeypatch, caps
             assert message in capsys.readouterr().err.splitlines()[-1]
 
 
+def test_a_model_of_other_data_says_that_a_series_is_none_of_these(study, trajectories, tmp_path, capsys):
+    """No option was given that the words could name."""
+    data, table = str(trajectories[0] / "run_0.pvd"), tmp_path / "tab.csv"
+    table.write_text("\n".join(["a,s", *(f"{number},{number**2}" for number in range(9))]))
+    for words, kind in [
+        ([str(table), "--target", "s"], "a table"),
+        ([str(study[0] / "run_*.vtu"), "--target", "stress"], "single meshes"),
+    ]:
+        model = str(tmp_path / "m.skop")
+        assert main(["fit", *words, "--estimator", "pod", "-o", model, "--quiet", "--force"]) == 0
+        capsys.readouterr()
+        for command in (["predict", model, data, "-o", str(tmp_path / "out")], ["score", model, data]):
+            assert main(command) == 2
+            said = one_line_of(capsys)
+            assert f"m.skop was fitted on {kind}, and {data} is a time series of meshes; pass " in said
+
+
+def test_the_error_of_a_fit_of_rollouts_is_named_as_that_of_one_step(trajectories, tmp_path, capsys):
+    words = ["fit", str(trajectories[0] / "run_*.pvd"), "--target", "u", "--estimator", "pod", "--quiet"]
+    for time, name in (("rollout", "leave-one-out error of one step "), ("parameter", "leave-one-out error ")):
+        assert main([*words, "--time", time, "-o", str(tmp_path / f"{time}.skop")]) == 0
+        assert re.search(rf"PODRegressor, {name}[\d.]", capsys.readouterr().out)
+
+
 def test_an_xdmf_series_is_one_run_and_folders_are_asked_about(trajectories, tmp_path, monkeypatch, capsys):
     folder, _ = trajectories
     monkeypatch.chdir(tmp_path)

@@ -127,7 +127,7 @@ def fit(
     if was_interrupted:
         click.echo(f"interrupted: saved the best model so far, of epoch {trained.best_iter_}, to {output}", err=True)
     what = " of ".join(type(part).__name__ for part in parts)
-    click.echo(f"{output}: {what}, {_outcome(trained)}{seconds:.1f} s")
+    click.echo(f"{output}: {what}, {_outcome(parts)}{seconds:.1f} s")
     if coverage is not None:
         unit = "runs" if group is None else "groups"
         click.echo(f"bands of {coverage:g} {model.guarantee}, calibrated with {model.n_calibration_} {unit}")
@@ -170,12 +170,15 @@ def _cell_data_of(samples: Samples, choice: dict[str, Any]) -> str | None:
     return None if samples.meshes is None else choice["cell_data"]
 
 
-def _outcome(model: Any) -> str:
+def _outcome(parts: list[Any]) -> str:
     """Error of a fitted model beside that of the mean where it is known, or its base and its number of epochs."""
+    model = parts[-1]
     errors = getattr(model, "leave_one_out_errors_", None)
     if errors:
         mean = f"; that of the mean {_percent(errors['mean'])}" if "mean" in errors else ""
-        return f"leave-one-out error {_percent(model.leave_one_out_error_)}{_chosen(model)}{mean}, "
+        # In a rollout the estimator is given true frames, and errors of further steps grow.
+        step = " of one step" if any(hasattr(part, "window_") for part in parts) else ""
+        return f"leave-one-out error{step} {_percent(model.leave_one_out_error_)}{_chosen(model)}{mean}, "
     count, base = getattr(model, "n_iter_", None), getattr(model, "base_", None)
     if base is not None:
         # The base is fitted to standardised targets, so that its errors are others.

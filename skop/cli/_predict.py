@@ -9,7 +9,16 @@ from typing import Any
 import click
 
 from skop._files import write_in_one_step
-from skop.cli._data import Samples, are_meshes, array_options, choice_of_model, expand, read_samples, short_names
+from skop.cli._data import (
+    Choice,
+    Samples,
+    are_meshes,
+    array_options,
+    choice_of_model,
+    expand,
+    read_samples,
+    short_names,
+)
 from skop.cli._fit import covered, print_coverage, print_errors
 from skop.cli._models import check_outputs, check_report, load_model
 
@@ -78,7 +87,7 @@ def predict(
     check_report(report)
     read: list[Path | str | None] = [*files, model, choice["params"]]
     estimator = load_model(model)
-    chosen = choice_of_model(estimator, **choice)
+    chosen = _choice_for(estimator, model, files, choice)
     options = _series_options(estimator, steps, times)
     if chosen.time is not None:
         if jobs is not None:
@@ -135,7 +144,7 @@ def score(model: Path, data: tuple[str, ...], as_json: bool, report: Path | None
     check_report(report)
     check_outputs([report], [*files, model, choice["params"]], force)
     estimator = load_model(model)
-    wanted = choice_of_model(estimator, **choice)
+    wanted = _choice_for(estimator, model, files, choice)
     samples = read_samples(data, wanted)
     if hasattr(estimator, "series_"):
         # Frames are scored as channels, which hold no times.
@@ -156,6 +165,22 @@ def score(model: Path, data: tuple[str, ...], as_json: bool, report: Path | None
         print_coverage(shares, estimator)
     if report is not None:
         _write_report(report, estimator, samples, model)
+
+
+def _choice_for(estimator: Any, model: Path, files: list[Path], choice: dict[str, Any]) -> Choice:
+    """What is read for a model, which takes no time series if it was not fitted on such."""
+    from skop.cli._series import holds_series
+
+    chosen, spec = choice_of_model(estimator, **choice), estimator.spec_
+    if chosen.time is None and holds_series(files, None, says=False):
+        kind, needed = ("single meshes", "files of single meshes") if spec.on_meshes else ("arrays", "a file of arrays")
+        if spec.is_table:
+            kind, needed = "a table", "a table"
+        raise click.UsageError(
+            f"{model.name} was fitted on {kind}, and {files[0]} is a time series of meshes; pass {needed}, or a model "
+            "that was fitted on time series"
+        )
+    return chosen
 
 
 def _series_options(estimator: Any, steps: int | None, times: list[float] | None) -> dict[str, Any]:

@@ -328,6 +328,10 @@ def naming_frames(method: Method) -> Method:
             remedy = f"put {outer} around it: {outer}({name}(...)), of which {key} is an argument"
             if name in _OF_FRAMES.values():
                 remedy = f"pass {others[0]}" if others else f"leave {key} out"
+            bands = getattr(self, "predict_interval", None) if asked == "predict" else None
+            if bands is not None and key in inspect.signature(bands).parameters and self._n_components:
+                # Around this one, the estimator of frames would lose the bands.
+                remedy = f"call predict_interval(X, {key}=...), whose first result is the prediction"
             raise FieldDataError(f"{asked} of {name} got {key}, of which it knows nothing; {remedy}.")
         return method(self, *arguments, **options)
 

@@ -373,7 +373,9 @@ def test_a_lone_operator_that_holds_all_other_models_is_not_tried(budget):
 @pytest.mark.parametrize(
     ("wrapper", "options", "n_runs", "is_tried"),
     [
-        (RolloutRegressor, {"window": 1}, 12, True),
+        (RolloutRegressor, {"window": 1}, 12, False),
+        (RolloutRegressor, {"window": 1, "increments": False}, 12, True),
+        (RolloutRegressor, {"window": 1}, 8, True),
         (TimeConditionedRegressor, {"times": 2}, 12, False),
         (TimeConditionedRegressor, {"times": 2}, 8, True),
     ],

@@ -728,6 +728,9 @@ def test_pipelines_and_searches_that_end_in_frames_have_bands_of_some_frames(kin
     band = ConformalRegressor(model, coverage=0.8, random_state=0).fit(X, y)
     for found, expected in zip(band.predict_interval(X, **asked), band.predict_interval(X), strict=True):
         np.testing.assert_array_equal(found, expected[:, :4])
+    # Around the bands, the estimator of frames would have none.
+    with pytest.raises(FieldDataError, match=rf"call predict_interval\(X, {next(iter(asked))}=\.\.\.\)"):
+        band.predict(X, **asked)
 
 
 @pytest.mark.parametrize("kind", ["pipeline", "search", "both"])
