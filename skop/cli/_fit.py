@@ -175,7 +175,8 @@ def _outcome(parts: list[Any]) -> str:
     model = parts[-1]
     errors = getattr(model, "leave_one_out_errors_", None)
     if errors:
-        mean = f"; that of the mean {_percent(errors['mean'])}" if "mean" in errors else ""
+        is_change = getattr(model, "last_frame_", None) is not None
+        mean = f"; that of the mean{' change' * is_change} {_percent(errors['mean'])}" if "mean" in errors else ""
         # In a rollout the estimator is given true frames, and errors of further steps grow.
         step = " of one step" if any(hasattr(part, "window_") for part in parts) else ""
         return f"leave-one-out error{step} {_percent(model.leave_one_out_error_)}{_chosen(model)}{mean}, "

@@ -105,16 +105,16 @@ class Resample:
         Base that stays on the points of the samples; the network then corrects it on the grid.
     is_base_alone : bool
         Whether the network has no share.
-    frame : slice or None, default=None
-        Channels of the last frame among those of the samples, which stays on their points too, if the network learns
-        the change since it.
+    frame : tuple of (slice, ndarray of bool, shape (q,)) or None, default=None
+        Channels of the last frame among those of the samples, and the ones of which the network learns the change
+        since this frame, which stays on their points too.
     """
 
     resampler: GridResampler
     scalers: Scalers
     base: Any
     is_base_alone: bool
-    frame: slice | None = None
+    frame: tuple[slice, Any] | None = None
 
     def predict(self, query: Query, rest: Rest) -> Predictions:
         """Predict on the grid and interpolate the outputs, or the corrections to a base on points, to the places."""
@@ -166,9 +166,9 @@ class Refine:
         Axes of the grid around which declared shifts move samples. A grid is one period along these.
     is_of_arrays : bool, default=False
         Whether the fit was on arrays, which tell no coordinates.
-    frame : slice or None, default=None
-        Channels of the last frame among those of the samples, if the network learns the change since it: changes are
-        refined.
+    frame : tuple of (slice, ndarray of bool, shape (q,)) or None, default=None
+        Channels of the last frame among those of the samples, and the ones of which the network learns the change
+        since this frame: changes are refined.
     """
 
     method: str
@@ -181,7 +181,7 @@ class Refine:
     is_base_alone: bool
     periodic: tuple[int, ...] = ()
     is_of_arrays: bool = False
-    frame: slice | None = None
+    frame: tuple[slice, Any] | None = None
 
     def predict(self, query: Query, rest: Rest) -> Predictions:
         """Predict for samples on grids of any spacing."""
@@ -430,9 +430,10 @@ def _is_of_array(inputs: FieldSet) -> bool:
     return grid is not None and inputs.shared_coords and np.array_equal(inputs.coords, unit_grid(grid))
 
 
-def _frame_of(samples: FieldSet, frame: slice) -> Predictions:
+def _frame_of(samples: FieldSet, frame: tuple[slice, Any]) -> Predictions:
     """Channels of samples as predictions."""
-    return Predictions(np.asarray(samples.values)[..., frame])
+    channels, is_change = frame
+    return Predictions(np.where(is_change, np.asarray(samples.values)[..., channels], 0))
 
 
 def in_units(scalers: Scalers, found: Predictions) -> Predictions:

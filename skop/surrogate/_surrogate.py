@@ -146,10 +146,12 @@ class Surrogate:
         return isinstance(self.network, CorrectionNetwork) and self.network.is_base_alone
 
     @property
-    def frame(self) -> slice | None:
-        """Channels of the input fields since which the network learns the change; None if it learns the whole map."""
+    def frame(self) -> tuple[slice, Any] | None:
+        """Last frame among the input fields, and which of its changes the network learns; None if it learns none."""
         network = self.network.network if isinstance(self.network, CorrectionNetwork) else self.network
-        return network.frame if isinstance(network, IncrementNetwork) and self.spec.n_outputs else None
+        if not isinstance(network, IncrementNetwork) or not self.spec.n_outputs:
+            return None
+        return network.frame, (network.factor != 0).cpu().numpy()
 
     @property
     def has_base_on_points(self) -> bool:

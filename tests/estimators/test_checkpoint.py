@@ -282,18 +282,30 @@ def test_other_data_parameters_or_weights_are_other_fits(tmp_path):
 
 #: A mixer of one's own, whose computation is in a function of its file.
 OWN_MIXER = """
+from functools import lru_cache, partial
 from skop.modules import TokenMixer
 from skop.parts import Mixer
 
-def mixed(tokens):
-    return tokens.flip(1)
+def mixed(tokens, part):
+    return SCALE(tokens.flip(1)) * size() + part
+
+@lru_cache
+def size():
+    return 3.0
+
+def added(tokens, number):
+    return tokens * 0.5
+
+ADDED = partial(added, number=1)
+SQUARE = lambda tokens: tokens**2
+SCALE = lambda tokens: tokens / 4
 
 class Turn(TokenMixer):
     def __init__(self, width, n_dims=1):
         super().__init__()
 
     def mix(self, tokens, grid):
-        return mixed(tokens)
+        return mixed(SQUARE(tokens), ADDED(tokens))
 
 class TurnForCheckpoints(Mixer):
     module = Turn
@@ -304,8 +316,10 @@ def test_other_code_of_ones_own_is_another_fit(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
     changes = [("", ""), ("class Turn(", "print\nclass Turn("), ("return mixed", "return 2 * mixed"), ("flip", "roll")]
+    # Decorated and partial functions, and those without a name.
+    changes += [("3.0", "4.0"), ("0.5", "0.7"), ("**2", "**3"), ("/ 4", "/ 5")]
     try:
-        for (old, new), count in zip(changes, (1, 1, 2, 3), strict=True):
+        for (old, new), count in zip(changes, (1, 1, 2, 3, 4, 5, 6, 7), strict=True):
             (tmp_path / "mixer_for_checkpoints.py").write_text(OWN_MIXER.replace(old, new, 1))
             sys.modules.pop("mixer_for_checkpoints", None)
             mixer = importlib.import_module("mixer_for_checkpoints").TurnForCheckpoints()

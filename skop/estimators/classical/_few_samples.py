@@ -6,7 +6,7 @@ Notation: n samples.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from sklearn.base import clone
@@ -27,7 +27,11 @@ __all__ = ["tell_error_of_few"]
 
 
 def tell_error_of_few(
-    model: PODRegressor, data: TrainingData, groups: IntArray | None, weight: FloatArray | None
+    model: PODRegressor,
+    data: TrainingData,
+    groups: IntArray | None,
+    weight: FloatArray | None,
+    last_frame: Any = None,
 ) -> None:
     """Tell of few samples the error of the whole choice repeated without each, if it is the larger one.
 
@@ -37,7 +41,7 @@ def tell_error_of_few(
     ----------
     model : PODRegressor
         Fitted model, whose told errors and standard deviations grow.
-    data, groups, weight : as in the fit
+    data, groups, weight, last_frame : as in the fit
         The n samples.
     """
     labels = groups_of_same_inputs(data.inputs) if groups is None else groups
@@ -47,7 +51,7 @@ def tell_error_of_few(
     told = model.leave_one_out_error_
     try:
         with held_warnings():
-            error = _error_of_choices(model, data, labels, groups, relative(weight))
+            error = _error_of_choices(model, data, labels, groups, relative(weight), last_frame)
     except FieldDataError:
         return  # what was asked for needs all samples
     if not told < error < np.inf:
@@ -61,7 +65,12 @@ def tell_error_of_few(
 
 
 def _error_of_choices(
-    model: PODRegressor, data: TrainingData, labels: IntArray, groups: IntArray | None, weight: FloatArray | None
+    model: PODRegressor,
+    data: TrainingData,
+    labels: IntArray,
+    groups: IntArray | None,
+    weight: FloatArray | None,
+    last_frame: Any,
 ) -> float:
     """Error of samples, each predicted by a model that was chosen and fitted without those of its label."""
     parts = []
@@ -70,7 +79,7 @@ def _error_of_choices(
         again._tunes_scales = False
         own = None if groups is None else np.unique(groups[kept], return_inverse=True)[1]
         rows = None if weight is None else weight[kept]
-        again._fit(samples_with_weight(data, kept), own, weight=rows, last_frame=model.last_frame_)
+        again._fit(samples_with_weight(data, kept), own, weight=rows, last_frame=last_frame)
         parts.append(again._predict_values(data.inputs[np.flatnonzero(~kept)]))
     order = np.argsort(np.argsort(labels, kind="stable"))
     columns = [[getattr(part, name) for part in parts] for name in ("fields", "scalars")]

@@ -45,24 +45,35 @@ class LastFrame:
 
     def of(self, inputs: FieldSet, *, has_field: bool) -> FloatArray:
         """Return the last frames of samples in units of the targets: (n, P, q), (T, q), or (n, s) of scalars."""
-        found: FloatArray = self.among(np.asarray(inputs.values if has_field else inputs.params, dtype=np.float64))
-        return found
+        given: Any = inputs.values if has_field else inputs.params
+        frame = np.asarray(given[..., self._channels], dtype=np.float64)
+        return np.asarray((frame - self.shift) / self.factor)
 
-    def among(self, values: Any) -> Any:
-        """Return the frame in units of the targets, from all channels of an array or a tensor (..., c)."""
-        shift: Any = self.shift
-        factor: Any = self.factor
-        if isinstance(values, torch.Tensor):
-            shift, factor = (torch.as_tensor(held, dtype=values.dtype) for held in (shift, factor))
-        return (values[..., self.first : self.first + len(factor)] - shift) / factor
+    @property
+    def _channels(self) -> slice:
+        """Places of the channels of the frame."""
+        return slice(self.first, self.first + len(self.factor))
+
+    def among(self, values: torch.Tensor) -> torch.Tensor:
+        """Return the frame in units of the targets, from all channels of a tensor (..., c)."""
+        shift, factor = (torch.as_tensor(held, dtype=values.dtype) for held in (self.shift, self.factor))
+        return (values[..., self._channels] - shift) / factor
 
     def changes(self, inputs: FieldSet, targets: Targets) -> Targets:
-        """Return the changes since the last frame, zero where they are rounding of a frame."""
+        """Return the changes since the last frame, zero where they are rounding of a frame.
+
+        Errors are relative to frames without a shift.
+        """
         last = self.of(inputs, has_field=targets.field is not None)
+        since = last + self.shift / self.factor
+        # Standardised targets have double precision, whatever that of the frames is.
+        given = rounding_of(inputs.params if targets.field is None else inputs.values)
+        true: Any = targets.scalars if targets.field is None else targets.field.values
+        values = np.asarray(true, dtype=np.float64) - last
+        values = np.where(np.abs(values) > max(given, rounding_of(true)) * np.abs(since), values, 0.0)
         if targets.field is None:
-            return Targets(None, _changes(targets.scalars, last), since=Predictions(None, last))
-        values = _changes(targets.field.values, last)
-        return Targets(targets.field.with_values(values), None, targets.elsewhere, Predictions(last))
+            return Targets(None, values, since=Predictions(None, since))
+        return Targets(targets.field.with_values(values), None, targets.elsewhere, Predictions(since))
 
     def added(self, changes: Predictions, inputs: FieldSet, places: FieldSet | None = None) -> Predictions:
         """Add changes to the last frames of samples, which are interpolated to places that are other points."""
@@ -72,12 +83,6 @@ class LastFrame:
         if places is not None and places is not inputs:
             last = interpolate_fields(inputs.with_values(last), places)
         return Predictions(last + changes.fields)
-
-
-def _changes(true: Any, last: Any) -> FloatArray:
-    """Differences that are more than the rounding of the precision in which the frames are given."""
-    found = np.asarray(true, dtype=np.float64) - last
-    return np.where(np.abs(found) > rounding_of(true) * np.abs(last), found, 0.0)
 
 
 KNOWN[LastFrame.__name__] = LastFrame

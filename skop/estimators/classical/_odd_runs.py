@@ -33,7 +33,12 @@ _FEWEST, _ROUNDING = 12, 1e-6
 
 
 def warn_of_an_odd_run(
-    model: Any, data: TrainingData, groups: IntArray | None, weight: FloatArray | None, units: Units | None = None
+    model: Any,
+    data: TrainingData,
+    groups: IntArray | None,
+    weight: FloatArray | None,
+    units: Units | None = None,
+    last_frame: Any = None,
 ) -> None:
     """Warn of a sample, or group, without which the leave-one-out error is far smaller.
 
@@ -41,7 +46,7 @@ def warn_of_an_odd_run(
     ----------
     model : PODRegressor
         Fitted model.
-    data, groups, weight, units : as in its `_fit`
+    data, groups, weight, units, last_frame : as in its `_fit`
         The n samples.
     """
     if not isinstance(model.regressor, str) or is_named_by_caller():
@@ -58,7 +63,7 @@ def warn_of_an_odd_run(
         with held_warnings():
             again = clone(model)
             own = None if weight is None else weight[kept]
-            again._fit(part, numbers, units, own, last_frame=model.last_frame_)
+            again._fit(part, numbers, units, own, last_frame=last_frame)
             other = again.leave_one_out_error_
     except FieldDataError:
         return  # what was asked for needs all samples

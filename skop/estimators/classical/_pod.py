@@ -39,7 +39,7 @@ from skop.estimators.classical._odd_runs import warn_of_an_odd_run
 from skop.estimators.classical._output_models import OutputModel, joined, joined_tensors
 from skop.estimators.classical._target_rows import rounding_of
 from skop.estimators.files._file_checks import Held, check_loaded, checks, is_one_of, tried
-from skop.exceptions import FieldDataError, each_warning_once, warn
+from skop.exceptions import FieldDataError, each_warning_once, held_warnings, warn
 from skop.networks import Outputs
 from skop.surrogate._gradient import derivatives, selection
 from skop.surrogate._stages import PREDICT_POINTS
@@ -281,11 +281,11 @@ class PODRegressor(FieldRegressor):
             numbers = None if labels is None else _numbered(labels)
             data, counts, numbers = without_copies(data, weight, numbers)
             weight = counts_as_weight(self, weight, counts)
-            first = None if self.target_transform == "log" else self._training_plan.last_frame
+            first = self._training_plan.last_frame
             last_frame = None if first is None else LastFrame.of_targets(first, data.targets)
             self._fit(data, numbers, weight=weight, last_frame=last_frame)
-            tell_error_of_few(self, data, numbers, weight)
-            _warn_of_a_fit(self, data, numbers, weight)
+            tell_error_of_few(self, data, numbers, weight, last_frame)
+            _warn_of_a_fit(self, data, numbers, weight, last_frame)
         return self
 
     def _fit(
@@ -297,17 +297,22 @@ class PODRegressor(FieldRegressor):
         last_frame: LastFrame | None = None,
     ) -> None:
         """Choose whether frames are learned, or their changes since a last one if it is given; fit to these."""
-        weight, frames = relative(weight), [None] if last_frame is None else [None, last_frame]
-        if not isinstance(self.regressor, str):
+        weight, is_chosen = relative(weight), isinstance(self.regressor, str)
+        if not is_chosen:
             weight_option(self.regressor, weight)
-            frames = frames[-1:]
+        # Changes can be negative, and have no logarithms that were asked for.
+        can_change = is_chosen and last_frame is not None and self.target_transform != "log"
+        held: dict[bool, Any] = {}
 
         def fit(frame: LastFrame | None) -> None:
             """Fit to frames, or to changes."""
             self.last_frame_ = frame
-            _fit_to(self, data, groups, units, weight)
+            with held_warnings() as held[frame is None]:
+                _fit_to(self, data, groups, units, weight)
 
-        _fit_best(self, fit, frames)
+        chosen = _fit_best(self, fit, [None, last_frame] if can_change else [None])
+        for text, kind in held[chosen is None]:
+            warn(text, kind)
 
     def _fit_on_points(
         self, data: TrainingData, groups: IntArray | None, units: Units | None, weight: FloatArray | None
@@ -315,6 +320,8 @@ class PODRegressor(FieldRegressor):
         """Fit to samples on shared points, or on nodes that correspond, and choose which regions are parameters."""
         self.spec_, self.numbering_ = data.spec, None
         data = _as_learned(self, data)
+        if self.last_frame_ is not None and units is not None:
+            units = np.zeros_like(units[0]), units[1]
         self.points_ = data.inputs.coords if data.inputs.shared_coords else None
         if self.points_ is None:
             self.numbering_ = Numbering.from_fit(data.inputs.coords)
@@ -613,9 +620,15 @@ def warn_of_new_values(model: PODRegressor) -> None:
         )
 
 
-def _warn_of_a_fit(model: PODRegressor, data: TrainingData, groups: IntArray | None, weight: FloatArray | None) -> None:
+def _warn_of_a_fit(
+    model: PODRegressor,
+    data: TrainingData,
+    groups: IntArray | None,
+    weight: FloatArray | None,
+    last_frame: LastFrame | None,
+) -> None:
     """Warn of what spoils the fit of a model, or is not shown by its errors."""
-    warn_of_an_odd_run(model, data, groups, weight)
+    warn_of_an_odd_run(model, data, groups, weight, last_frame=last_frame)
     warn_of_resampling(model.spec_.resampler, "use an operator for points, such as LaMORegressor")
     warn_of_new_values(model)
     if model.spec_.resampler is not None and model.grid == "auto" and not data.inputs.is_ragged:

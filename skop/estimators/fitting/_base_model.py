@@ -720,7 +720,7 @@ def _fit_kind(
         if OF_USE * errors[0] <= errors[1]:
             found, nodes, estimator, data = again, estimator.numbering_, other, by_params
     if isinstance(estimator, PODRegressor):
-        warn_of_an_odd_run(estimator, data, runs, weight, units)
+        warn_of_an_odd_run(estimator, data, runs, weight, units, frame)
     return estimator, nodes, found
 
 

@@ -119,12 +119,15 @@ def sources_of(estimator: Any) -> dict[str, str]:
     """Sources of the classes of an estimator and of its parts that are not of skop, and of what these use, by name."""
     found: dict[str, str] = {}
     waiting: list[Any] = list(_classes_of(estimator))
+    seen: set[Any] = set()
     while waiting:
         value = waiting.pop()
         name = f"{getattr(value, '__module__', None)}.{getattr(value, '__qualname__', None)}"
-        is_code = isinstance(value, type | FunctionType)
-        if is_code and name not in found and name.partition(".")[0] not in _KNOWN_BY_VERSION:
-            found[name] = _source(value)
+        is_new = isinstance(value, type | FunctionType) and value not in seen
+        if is_new and name.partition(".")[0] not in _KNOWN_BY_VERSION:
+            seen.add(value)
+            # Several functions without a name have the same one.
+            found[name] = found.get(name, "") + _source(value)
             waiting += _used_by(value)
     return {name: text for name, text in found.items() if text}
 
@@ -141,14 +144,18 @@ def _classes_of(value: Any) -> Iterator[type]:
 def _used_by(value: type | FunctionType) -> list[Any]:
     """What a class derives from and holds, and what a class or a function names of its own file."""
     held = [value, *vars(value).values()]
-    held += [
-        getattr(part, "__func__", None) or getattr(part, "fget", None) or getattr(part, "func", None) for part in held
-    ]
+    held += [within for part in held for within in _within(part)]
     named = [
         part.__globals__.get(name) for part in held if isinstance(part, FunctionType) for name in _names(part.__code__)
     ]
+    named += [within for part in named for within in (*_within(part), type(part))]
     own = [part for part in named if getattr(part, "__module__", None) == value.__module__]
     return [*held[1:], *own, *getattr(value, "__mro__", ())[1:]]
+
+
+def _within(part: Any) -> list[Any]:
+    """Functions in a decorated or partial one, in a property, or in a static or class method."""
+    return [held for name in ("__func__", "fget", "func", "__wrapped__") if (held := getattr(part, name, None))]
 
 
 def _names(code: CodeType) -> list[str]:

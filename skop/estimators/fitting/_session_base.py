@@ -16,6 +16,7 @@ from sklearn.utils import gen_batches
 from skop._typing import FloatArray, IntArray
 from skop.data import FieldLoader, FieldSet, Predictions, Scalers, Targets, TrainingData
 from skop.data._fieldset import piece_length
+from skop.estimators.classical._components import MOST_EXACT
 from skop.estimators.classical._copies import groups_of_same_inputs, linked
 from skop.estimators.classical._nodes import keep_their_distances, nodes_correspond
 from skop.estimators.classical._pod import PODRegressor
@@ -185,7 +186,7 @@ class SessionBase:
             raise FieldDataError(
                 f"warm_start goes on with a network over a base, which cannot be fitted since {reason}; the "
                 "earlier fit is kept. Pass other samples, such as these together with those of the earlier fit, or "
-                "set warm_start=False to fit anew."
+                "set warm_start=False to fit anew, with base=None if fits that go on are to have none."
             )
         if model.base != "auto":
             raise FieldDataError(f"base={model.base!r} cannot be used, since {reason}; set base=None.")
@@ -294,13 +295,14 @@ def why_no_base(
         Reason, or nothing.
     """
     is_auto, n_used = model.base == "auto", len(used) // (plan.n_steps or 1)
+    called = "runs" if plan.n_steps else "samples"
     # Each is asked only if those before it do not apply: the last ones read all coordinates.
     reasons: dict[str, Callable[[], bool]] = {
         "frames are learned, and not changes since the last one": lambda: plan.feeds_back and plan.last_frame is None,
         "samples are steps of a training with noise, or through several steps": lambda: plan.forward is not None,
         "y is on points of each sample's own": lambda: data.spec.target_points == "own",
         "samples differ in their number of points": lambda: data.inputs.is_ragged,
-        f"there are {n_used} samples, and {_TOO_FEW}": lambda: n_used < _LEAST_SAMPLES,
+        f"there are {n_used} {called}, and {_TOO_FEW}": lambda: n_used < _LEAST_SAMPLES,
         _TOO_LARGE: lambda: is_auto and _is_too_large(data, is_held=not plan.feeds_back),
         "the nodes of samples with points of their own do not correspond": lambda: not nodes_correspond(data.inputs),
         "distances between nodes of samples with points of their own differ too much for nodes that correspond": (
@@ -314,7 +316,7 @@ def why_no_base(
     numbers = groups_of_same_inputs(data.inputs[first], nearly=True)
     count = numbers.max() + 1
     if count < _LEAST_SAMPLES:
-        return f"{count} of the {n_used} samples have different inputs, and {_TOO_FEW} with different inputs"
+        return f"{count} of the {n_used} {called} have different inputs, and {_TOO_FEW} with different inputs"
     count = count if groups is None else linked(numbers, np.unique(groups[first], return_inverse=True)[1]).max() + 1
     what = f"the samples are of {count} different groups, and {_TOO_FEW}"
     return what if count < _LEAST_SAMPLES else _why_no_images(model, data)
@@ -417,8 +419,11 @@ def _as_targets(found: Predictions, like: Targets) -> Targets:
 
 def _is_too_large(data: TrainingData, *, is_held: bool) -> bool:
     """Whether samples are too large for a base model that was not asked for, unless arrays of the user's hold them."""
-    is_held = is_held and data.inputs.in_memory and data.targets.in_memory
-    return not is_held and _bytes_of(data) > _BASE_BYTES
+    if is_held and data.inputs.in_memory and data.targets.in_memory:
+        return False
+    # Of many windows with few points, most memory is that of kernels between them.
+    kernels = 0 if is_held else 8 * len(data.inputs) * min(len(data.inputs), MOST_EXACT)
+    return max(_bytes_of(data), kernels) > _BASE_BYTES
 
 
 def _bytes_of(data: TrainingData) -> int:

@@ -124,7 +124,7 @@ class AutoRegressor(WrappingRegressor):
     Notes
     -----
     **Budget.** The search has a tenth of the budget, of which models without a time limit get at most half; where no
-    operator has a base, such as in a rollout, a quarter of the budget is theirs on the first fold. Such a model is
+    operator has a base, such as for few samples, a quarter of the budget is theirs on the first fold. Such a model is
     first fitted to an eighth, a quarter and a half of many samples, and left out where this tells that a fit to all may
     take too long. Models are fitted on all folds if the time allows, operators on the first one, and errors are
     compared on the folds that all candidates share. The final fit takes the rest of the budget: all of it if an

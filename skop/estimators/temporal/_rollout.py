@@ -69,7 +69,7 @@ class RolloutRegressor(BaseFrameRegressor):
         is up to a quarter of the spread of the frames, and `PODRegressor` where this lowers its leave-one-out error
         (papers: False, the next frame). They learn the next frame too where `n_steps` is 1, with logarithms of the
         targets, with scaling for each point, within a `LawRegressor`, after other steps of a Pipeline, and in searches
-        of scikit-learn; estimators of others always do.
+        of scikit-learn; estimators of others always do, also as the regressor of a `PODRegressor`.
     random_state : int, RandomState instance or None, default=None
         Seed of the noise, and of the estimator if it has a `random_state`; None keeps the estimator's own.
 
