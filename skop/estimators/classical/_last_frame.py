@@ -17,6 +17,7 @@ from skop.data import FieldSet, Predictions, Targets, interpolate_fields
 from skop.estimators.classical._target_rows import rounding_of
 from skop.estimators.files._file_checks import Held, checks
 from skop.estimators.files._persistence import KNOWN
+from skop.training import TrainingPlan
 
 __all__ = ["LastFrame"]
 
@@ -38,10 +39,10 @@ class LastFrame:
     factor: FloatArray
 
     @classmethod
-    def of_targets(cls, first: int, targets: Targets) -> LastFrame:
-        """Return that of targets which are frames, in their own units."""
-        count = targets.n_outputs + targets.n_scalars
-        return cls(first, np.zeros(count), np.ones(count))
+    def of_plan(cls, plan: TrainingPlan, targets: Targets) -> LastFrame | None:
+        """Return that of a plan, of targets which are frames, in their own units; None if the plan has none."""
+        first, count = plan.last_frame, targets.n_outputs + targets.n_scalars
+        return None if first is None else cls(first, np.zeros(count), np.ones(count))
 
     def of(self, inputs: FieldSet, *, has_field: bool) -> FloatArray:
         """Return the last frames of samples in units of the targets: (n, P, q), (T, q), or (n, s) of scalars."""

@@ -19,7 +19,7 @@ from skop.estimators._weights import weight_option
 from skop.estimators.classical._components import both_ends, of_others
 from skop.estimators.classical._kernel_models import ROUNDING, TINY, KernelModel
 from skop.estimators.classical._target_rows import TargetRows, physical
-from skop.estimators.files._file_checks import Held, checks, is_array
+from skop.estimators.files._file_checks import Held, checks, is_array, is_one_of, tried
 from skop.estimators.files._persistence import KNOWN
 from skop.exceptions import FieldDataError
 
@@ -27,6 +27,7 @@ __all__ = [
     "NotPositiveError",
     "OutputModel",
     "Outputs",
+    "check_outputs_of",
     "joined",
     "joined_tensors",
     "logarithms_of",
@@ -483,3 +484,40 @@ def _check_between(held: Held, n_params: int, n_values: int) -> None:
         is_known = is_known and is_array(part[1], (None,)) and is_array(part[2], (n_values,))
         is_sorted = is_known and len(part[1]) > 1 and bool((np.diff(part[1]) > 0).all())
         held.need(is_sorted, "between", "parameters, their sorted values, and squares of errors")
+
+
+def check_outputs_of(held: Held, model: Any, places: int, n_params: int, n_features: int) -> None:
+    """Check that a model of some outputs fits the inputs and the points of its estimator.
+
+    Parameters
+    ----------
+    held : Held
+        Estimator from a file.
+    model : OutputModel
+        One of its models.
+    places : int
+        Number of points of its outputs.
+    n_params, n_features : int
+        Numbers of global parameters, with those of regions, and of features of the input fields.
+
+    Raises
+    ------
+    ModelFileError
+        If it does not.
+    """
+    n_inputs, n_targets, size = n_params + n_features, len(model.basis.components_), len(model.basis.mean_)
+    held.need(len(model.shift) == n_params, "models_", f"models of {n_params} parameters")
+    n_channels, n_scalars = map(len, model.held)
+    held.need(size == places * n_channels + n_scalars, "models_", f"components of {places} points")
+    regressor = model.regressor
+    if is_one_of(regressor, "KernelModel"):
+        held.need(
+            regressor.points.shape[1] == n_inputs and len(regressor.penalties) == n_targets,
+            "models_",
+            f"a model of {n_targets} targets of {n_inputs} inputs",
+        )
+        held.need(model.rest_variance is not None, "models_", "the variance outside of the components")
+        return
+    held.need(hasattr(regressor, "predict"), "models_", "a fitted regressor")
+    found = tried(held, "models_", regressor.predict, n_inputs)
+    held.need(found.shape[1] == n_targets, "models_", f"one with {n_targets} targets of {n_inputs}")

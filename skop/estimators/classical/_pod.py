@@ -36,9 +36,9 @@ from skop.estimators.classical._last_frame import LastFrame
 from skop.estimators.classical._model_search import REGRESSORS, ModelSearch, OutputSamples, Units
 from skop.estimators.classical._nodes import Numbering
 from skop.estimators.classical._odd_runs import warn_of_an_odd_run
-from skop.estimators.classical._output_models import OutputModel, joined, joined_tensors
+from skop.estimators.classical._output_models import OutputModel, check_outputs_of, joined, joined_tensors
 from skop.estimators.classical._target_rows import rounding_of
-from skop.estimators.files._file_checks import Held, check_loaded, checks, is_one_of, tried
+from skop.estimators.files._file_checks import Held, check_loaded, checks
 from skop.exceptions import FieldDataError, each_warning_once, held_warnings, warn
 from skop.networks import Outputs
 from skop.surrogate._gradient import derivatives, selection
@@ -281,8 +281,7 @@ class PODRegressor(FieldRegressor):
             numbers = None if labels is None else _numbered(labels)
             data, counts, numbers = without_copies(data, weight, numbers)
             weight = counts_as_weight(self, weight, counts)
-            first = self._training_plan.last_frame
-            last_frame = None if first is None else LastFrame.of_targets(first, data.targets)
+            last_frame = LastFrame.of_plan(self._training_plan, data.targets)
             self._fit(data, numbers, weight=weight, last_frame=last_frame)
             tell_error_of_few(self, data, numbers, weight, last_frame)
             _warn_of_a_fit(self, data, numbers, weight, last_frame)
@@ -297,22 +296,7 @@ class PODRegressor(FieldRegressor):
         last_frame: LastFrame | None = None,
     ) -> None:
         """Choose whether frames are learned, or their changes since a last one if it is given; fit to these."""
-        weight, is_chosen = relative(weight), isinstance(self.regressor, str)
-        if not is_chosen:
-            weight_option(self.regressor, weight)
-        # Changes can be negative, and have no logarithms that were asked for.
-        can_change = is_chosen and last_frame is not None and self.target_transform != "log"
-        held: dict[bool, Any] = {}
-
-        def fit(frame: LastFrame | None) -> None:
-            """Fit to frames, or to changes."""
-            self.last_frame_ = frame
-            with held_warnings() as held[frame is None]:
-                _fit_to(self, data, groups, units, weight)
-
-        chosen = _fit_best(self, fit, [None, last_frame] if can_change else [None])
-        for text, kind in held[chosen is None]:
-            warn(text, kind)
+        _fit_chosen(self, data, groups, units, relative(weight), last_frame)
 
     def _fit_on_points(
         self, data: TrainingData, groups: IntArray | None, units: Units | None, weight: FloatArray | None
@@ -646,6 +630,33 @@ def _fit_best(model: PODRegressor, fit: Callable[..., None], candidates: Sequenc
     return candidates[best]
 
 
+def _fit_chosen(
+    model: PODRegressor,
+    data: TrainingData,
+    groups: IntArray | None,
+    units: Units | None,
+    weight: FloatArray | None,
+    last_frame: LastFrame | None,
+) -> None:
+    """Fit to targets, or to their changes since a last frame where these have smaller leave-one-out errors."""
+    is_chosen = isinstance(model.regressor, str)
+    if not is_chosen:
+        weight_option(model.regressor, weight)
+    # Changes can be negative, and have no logarithms that were asked for.
+    can_change = is_chosen and last_frame is not None and model.target_transform != "log"
+    held: dict[bool, Any] = {}
+
+    def fit(frame: LastFrame | None) -> None:
+        """Fit to frames, or to changes."""
+        model.last_frame_ = frame
+        with held_warnings() as held[frame is None]:
+            _fit_to(model, data, groups, units, weight)
+
+    chosen = _fit_best(model, fit, [None, last_frame] if can_change else [None])
+    for text, kind in held[chosen is None]:
+        warn(text, kind)
+
+
 def _fit_to(
     model: PODRegressor,
     data: TrainingData,
@@ -678,9 +689,8 @@ def _fit_to(
 
 def _as_learned(model: PODRegressor, data: TrainingData) -> TrainingData:
     """Samples with the changes since the last frame as targets, if these are learned."""
-    if model.last_frame_ is None:
-        return data
-    return replace(data, targets=model.last_frame_.changes(data.inputs, data.targets))
+    frame = model.last_frame_
+    return data if frame is None else replace(data, targets=frame.changes(data.inputs, data.targets))
 
 
 def _search(
@@ -787,24 +797,4 @@ def _check_pod(held: Held) -> None:
         every = sorted(int(number) for model in models for number in getattr(model, name))
         held.need(every == list(range(count)), "models_", f"models of {count} {name}")
     for model in models:
-        _check_outputs_of(held, model, places, spec.n_params + n_regions, n_features)
-
-
-def _check_outputs_of(held: Held, model: Any, places: int, n_params: int, n_features: int) -> None:
-    """Whether a model of some outputs fits the inputs and the points of an estimator."""
-    n_inputs, n_targets, size = n_params + n_features, len(model.basis.components_), len(model.basis.mean_)
-    held.need(len(model.shift) == n_params, "models_", f"models of {n_params} parameters")
-    n_channels, n_scalars = map(len, model.held)
-    held.need(size == places * n_channels + n_scalars, "models_", f"components of {places} points")
-    regressor = model.regressor
-    if is_one_of(regressor, "KernelModel"):
-        held.need(
-            regressor.points.shape[1] == n_inputs and len(regressor.penalties) == n_targets,
-            "models_",
-            f"a model of {n_targets} targets of {n_inputs} inputs",
-        )
-        held.need(model.rest_variance is not None, "models_", "the variance outside of the components")
-        return
-    held.need(hasattr(regressor, "predict"), "models_", "a fitted regressor")
-    found = tried(held, "models_", regressor.predict, n_inputs)
-    held.need(found.shape[1] == n_targets, "models_", f"one with {n_targets} targets of {n_inputs}")
+        check_outputs_of(held, model, places, spec.n_params + n_regions, n_features)

@@ -32,7 +32,7 @@ from skop.data import FieldSet, Predictions, Scalers, Targets, TrainingData, int
 from skop.estimators._field import FieldRegressor, fit_one_of_several
 from skop.estimators._reading import checked_by_caller
 from skop.estimators._weights import counts_as_weight, weight_option
-from skop.estimators.classical._components import BEYOND_CHANCE, error_of_mean, mean_of, of_others
+from skop.estimators.classical._components import mean_of
 from skop.estimators.classical._copies import groups_of_same_inputs, groups_on_same_points, linked, merged
 from skop.estimators.classical._last_frame import LastFrame
 from skop.estimators.classical._model_search import Units
@@ -41,14 +41,13 @@ from skop.estimators.classical._odd_runs import warn_of_an_odd_run
 from skop.estimators.classical._pod import OF_USE, PODRegressor, warn_of_new_values
 from skop.estimators.files._file_checks import Held, checks
 from skop.estimators.files._persistence import KNOWN
-from skop.estimators.fitting._comparison import ROUNDING, pairs, sums_of
+from skop.estimators.fitting._comparison import ROUNDING, is_better_than_mean, pairs
 from skop.exceptions import FieldDataError, SkopWarning, warn
 from skop.surrogate._images import Exchange
 from skop.surrogate._predictions import rows_of
 
 __all__ = [
     "BaseModel",
-    "is_better_than_mean",
     "remainder_sizes",
     "shared_between_fits",
     "standardized",
@@ -615,60 +614,6 @@ def _handicaps(estimator: Any) -> list[FloatArray]:
 def _sum_of(rows: FloatArray, weight: FloatArray | None) -> FloatArray:
     """Sum over rows times their weights."""
     return np.asarray(np.sum(rows, axis=0) if weight is None else weight @ rows)
-
-
-def is_better_than_mean(
-    found: Predictions,
-    targets: Targets,
-    weight: FloatArray | None,
-    runs: IntArray | None,
-    means: Predictions | None = None,
-) -> bool:
-    """Whether predictions of unseen samples have smaller squared errors than the mean of the others, beyond chance.
-
-    Each channel and scalar counts by itself, since a share of the network is chosen for each. The frames of a run
-    count as one sample. If nothing varies, the base is taken.
-
-    Parameters
-    ----------
-    found : Predictions
-        Predictions of n samples.
-    targets : Targets
-        True values.
-    weight : ndarray of shape (n,) or None
-        Weights of the samples.
-    runs : ndarray of int, shape (n,), or None
-        Numbers of the runs.
-    means : Predictions or None, default=None
-        Mean of the samples of the fit of each prediction; None takes that of all other samples.
-
-    Returns
-    -------
-    bool
-        Whether one channel or scalar has.
-    """
-    n_samples, varies = len(targets), False
-    for (own, true), (others, _) in zip(pairs(found, targets), pairs(means or found, targets), strict=True):
-        if own is not None:
-            by_mean = true - others
-            if means is None:
-                by_mean = np.multiply((true - mean_of(true, weight)).T, np.ravel(of_others(n_samples, weight))).T
-            mean, base = (
-                np.square(part).reshape(n_samples, -1, true.shape[-1]).sum(axis=1) for part in (by_mean, true - own)
-            )
-            each = weight
-            if runs is not None:
-                mean, base, each = (sums_of(part, runs) for part in (mean, base, weight))
-            size = mean_of(mean, each)
-            varies = varies or bool((size > ROUNDING**2 * np.square(true).mean()).any())
-            is_smaller = mean_of(base, each) < OF_USE**2 * size
-            # As a part of both for each sample too, since few large samples can make up all of a difference.
-            both = mean + base
-            for gain in (mean - base, np.divide(mean - base, both, out=np.zeros_like(both), where=both > 0)):
-                is_clear = mean_of(gain, each) > BEYOND_CHANCE * error_of_mean(gain, each)
-                if (is_smaller & is_clear).any():
-                    return True
-    return not varies
 
 
 # ---------------------------------------------------------------------- fits

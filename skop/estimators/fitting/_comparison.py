@@ -12,10 +12,16 @@ import numpy as np
 
 from skop._typing import FloatArray, IntArray
 from skop.data import Predictions, Targets
-from skop.estimators.classical._components import BEYOND_CHANCE, beyond_chance
+from skop.estimators.classical._components import (
+    BEYOND_CHANCE,
+    beyond_chance,
+    error_of_mean,
+    mean_of,
+    of_others,
+)
 from skop.estimators.classical._pod import OF_USE
 
-__all__ = ["ROUNDING", "Comparison", "Review", "correction_shares", "pairs", "sums_of"]
+__all__ = ["ROUNDING", "Comparison", "Review", "correction_shares", "is_better_than_mean", "pairs", "sums_of"]
 
 #: Compare the network with the base after these parts of the training; earlier ones are for a network that learns the
 #: residual, from this number of steps on.
@@ -295,3 +301,57 @@ def pairs(found: Predictions, targets: Targets, n_frames: int = 1) -> list[tuple
 def _as_runs(values: Any, n_frames: int) -> Any:
     """Values (n * S, ..., q) of frames as those of runs, (n, ..., q)."""
     return None if values is None else values.reshape(len(values) // n_frames, -1, values.shape[-1])
+
+
+def is_better_than_mean(
+    found: Predictions,
+    targets: Targets,
+    weight: FloatArray | None,
+    runs: IntArray | None,
+    means: Predictions | None = None,
+) -> bool:
+    """Whether predictions of unseen samples have smaller squared errors than the mean of the others, beyond chance.
+
+    Each channel and scalar counts by itself, since a share of the network is chosen for each. The frames of a run
+    count as one sample. If nothing varies, the base is taken.
+
+    Parameters
+    ----------
+    found : Predictions
+        Predictions of n samples.
+    targets : Targets
+        True values.
+    weight : ndarray of shape (n,) or None
+        Weights of the samples.
+    runs : ndarray of int, shape (n,), or None
+        Numbers of the runs.
+    means : Predictions or None, default=None
+        Mean of the samples of the fit of each prediction; None takes that of all other samples.
+
+    Returns
+    -------
+    bool
+        Whether one channel or scalar has.
+    """
+    n_samples, varies = len(targets), False
+    for (own, true), (others, _) in zip(pairs(found, targets), pairs(means or found, targets), strict=True):
+        if own is not None:
+            by_mean = true - others
+            if means is None:
+                by_mean = np.multiply((true - mean_of(true, weight)).T, np.ravel(of_others(n_samples, weight))).T
+            mean, base = (
+                np.square(part).reshape(n_samples, -1, true.shape[-1]).sum(axis=1) for part in (by_mean, true - own)
+            )
+            each = weight
+            if runs is not None:
+                mean, base, each = (sums_of(part, runs) for part in (mean, base, weight))
+            size = mean_of(mean, each)
+            varies = varies or bool((size > ROUNDING**2 * np.square(true).mean()).any())
+            is_smaller = mean_of(base, each) < OF_USE**2 * size
+            # As a part of both for each sample too, since few large samples can make up all of a difference.
+            both = mean + base
+            for gain in (mean - base, np.divide(mean - base, both, out=np.zeros_like(both), where=both > 0)):
+                is_clear = mean_of(gain, each) > BEYOND_CHANCE * error_of_mean(gain, each)
+                if (is_smaller & is_clear).any():
+                    return True
+    return not varies

@@ -20,8 +20,8 @@ from skop.estimators.classical._components import MOST_EXACT
 from skop.estimators.classical._copies import groups_of_same_inputs, linked
 from skop.estimators.classical._nodes import keep_their_distances, nodes_correspond
 from skop.estimators.classical._pod import PODRegressor
-from skop.estimators.fitting._base_model import BaseModel, is_better_than_mean, remainder_sizes, standardized
-from skop.estimators.fitting._comparison import Comparison, pairs
+from skop.estimators.fitting._base_model import BaseModel, remainder_sizes, standardized
+from skop.estimators.fitting._comparison import Comparison, is_better_than_mean, pairs
 from skop.exceptions import FieldDataError, held_warnings, warn
 from skop.surrogate._correction import CorrectionNetwork, IncrementNetwork
 from skop.surrogate._images import Exchange, exchange_of

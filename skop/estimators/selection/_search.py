@@ -30,7 +30,8 @@ from skop.estimators._weights import labels_of_groups, takes_groups
 from skop.estimators._wrapper import as_input, as_predictions, fit_estimator, frame_size
 from skop.estimators.classical._components import mean_of
 from skop.estimators.classical._pod import OF_USE, PODRegressor
-from skop.estimators.fitting._base_model import is_better_than_mean, shared_between_fits
+from skop.estimators.fitting._base_model import shared_between_fits
+from skop.estimators.fitting._comparison import is_better_than_mean
 from skop.exceptions import FieldDataError, NonFinitePredictionError
 from skop.metrics import channel_sizes
 from skop.surrogate._predictions import each_part, joined
