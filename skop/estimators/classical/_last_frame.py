@@ -15,11 +15,11 @@ import torch
 from skop._typing import FloatArray
 from skop.data import FieldSet, Predictions, Targets, interpolate_fields
 from skop.estimators.classical._target_rows import rounding_of
-from skop.estimators.files._file_checks import Held, checks
+from skop.estimators.files._file_checks import Held, check_loaded, checks
 from skop.estimators.files._persistence import KNOWN
 from skop.training import TrainingPlan
 
-__all__ = ["LastFrame"]
+__all__ = ["LastFrame", "check_last_frame"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,3 +96,10 @@ def _check_last_frame(held: Held) -> None:
     held.whole("first")
     held.array("shift", None)
     held.array("factor", len(held.get("shift")), positive=True)
+
+
+def check_last_frame(held: Held, frame: LastFrame, n_given: int, count: int) -> None:
+    """Check that a last frame of `count` channels is among the given ones of an estimator from a file."""
+    check_loaded(frame)
+    is_frame = len(frame.factor) == count and frame.first + count <= n_given
+    held.need(is_frame, "last_frame_", "the first channel of a frame in X, and units of its channels")

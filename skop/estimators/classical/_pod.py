@@ -32,7 +32,7 @@ from skop.estimators.classical._few_samples import tell_error_of_few
 from skop.estimators.classical._graph import export_pod
 from skop.estimators.classical._input_reader import InputReader, refuse_ragged, regions_of
 from skop.estimators.classical._kernel_models import KernelModel
-from skop.estimators.classical._last_frame import LastFrame
+from skop.estimators.classical._last_frame import LastFrame, check_last_frame
 from skop.estimators.classical._model_search import REGRESSORS, ModelSearch, OutputSamples, Units
 from skop.estimators.classical._nodes import Numbering
 from skop.estimators.classical._odd_runs import warn_of_an_odd_run
@@ -781,12 +781,9 @@ def _check_pod(held: Held) -> None:
     held.need(basis is None or len(basis.mean_) == width, "input_basis_", f"components of {width} values")
     has_rest = held.flag("has_rest_")
     held.number("input_scale_", positive=True)
-    frame = held.part("last_frame_", "LastFrame", optional=True)
-    if frame is not None:
-        check_loaded(frame)
-        given, count = (n_fields, spec.n_outputs) if spec.n_outputs else (spec.n_params, spec.n_scalars)
-        is_frame = len(frame.factor) == count and frame.first + count <= given
-        held.need(is_frame, "last_frame_", "the first channel of a frame in X, and units of its channels")
+    if held.part("last_frame_", "LastFrame", optional=True) is not None:
+        sizes = (n_fields, spec.n_outputs) if spec.n_outputs else (spec.n_params, spec.n_scalars)
+        check_last_frame(held, held.get("last_frame_"), *sizes)
     places = len(held.get("coords_")) if spec.target_points == "shared" else len(own)
     n_features = 0 if basis is None else len(basis.components_) + has_rest
     models = held.parts("models_", "OutputModel")
