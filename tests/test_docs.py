@@ -125,6 +125,8 @@ PARSER = make_parser()
 KEPT = frozenset(
     {
         "grid", "training__subsample_points",
+        # But for periodic fields: pages that have some say so.
+        "symmetries__periodic",
         # Until parts were parameters some networks had these, and their estimators had no parameter.
         "patches__coordinate_channels", "patches__init", "patches__lifting_width", "patches__pad_to_multiple",
         "latents__normalize", "latents__parameter_embedding", "latents__position_network", "latents__shared",

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from skop._parameters import Part, param
-from skop._sklearn_compat import SequenceOf
+from skop._parameters import Choice, Part, param
+from skop._sklearn_compat import AllowedValues, SequenceOf
 
 __all__ = ["SymmetryOptions"]
 
@@ -41,6 +41,16 @@ class SymmetryOptions(Part):
         text=(
             "Lower and upper end of the domain along each axis, about whose centre the samples are mirrored and "
             "rotated; None takes the bounding box of the grid, or that of all training points."
+        ),
+    )
+    periodic: bool | str = param(
+        Choice("auto"),
+        AllowedValues(bool, {False}),
+        default="auto",
+        text=(
+            'Whether convolutions wrap around axes of a straight grid: ``"auto"`` around those over whose ends all '
+            "fields of the fit go on as they do within, as in a periodic domain without its last point; False around "
+            "none. They always wrap around axes of declared shifts."
         ),
     )
     mirrors: Any = param(

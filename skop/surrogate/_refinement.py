@@ -138,7 +138,7 @@ def warn_of_multiples(grid: GridShape, training_grid: GridShape, axes: Sequence[
     grid, training_grid : tuple of int
         Number of points along each axis of the samples, and of those of the fit.
     axes : sequence of int
-        Axes of declared shifts, where it is known what is meant.
+        Axes around which the samples of the fit go, where it is known what is meant.
     """
     for axis, pair in enumerate(zip(grid, training_grid, strict=True)):
         fewer, more = sorted(pair)

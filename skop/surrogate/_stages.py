@@ -163,7 +163,8 @@ class Refine:
     is_base_alone : bool
         Whether the network has no share.
     periodic : tuple of int, default=()
-        Axes of the grid around which declared shifts move samples. A grid is one period along these.
+        Axes of the grid around which declared shifts move samples, or the fields of the fit go on. A grid is one period
+        along these.
     is_of_arrays : bool, default=False
         Whether the fit was on arrays, which tell no coordinates.
     frame : tuple of (slice, ndarray of bool, shape (q,)) or None, default=None
@@ -254,7 +255,7 @@ class Refine:
         return any(period and size != fitted for size, fitted, period in sizes)
 
     def over_periods(self, inputs: FieldSet) -> tuple[FieldSet, tuple[float, ...]]:
-        """Samples on one period along axes of declared shifts, and the periods, 0 along other axes."""
+        """Samples on one period along axes around which they go, and the periods, 0 along other axes."""
         lines, axes = self.domain.lines, self.domain.axes
         around = [axis for axis in self.periodic if axes is not None and axis < len(axes) and axes[axis] == axis]
         if not around or lines is None or inputs.grid_shape is None or not inputs.shared_coords:

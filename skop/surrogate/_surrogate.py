@@ -31,7 +31,6 @@ from skop.surrogate._correction import CorrectionNetwork, IncrementNetwork
 from skop.surrogate._domain import Domain
 from skop.surrogate._predictions import each_part, joined
 from skop.surrogate._stages import PREDICT_POINTS, Query, Refine, Resample, Sensors, Stage, Symmetrise
-from skop.surrogate._symmetries import periodic_axes
 from skop.training import naming_memory
 from skop.training._runtime import thread_limit
 
@@ -68,6 +67,8 @@ class Surrogate:
         Method for predicting on finer grids.
     symmetries : SymmetryOptions or None
         Declared symmetries.
+    periodic : tuple of int
+        Axes of a straight grid along which the samples are one period.
     centre : ndarray of shape (d,) or None
         Centre about which symmetries move points; None where they do not.
     columns : sequence of str or None
@@ -97,6 +98,7 @@ class Surrogate:
     spacing: tuple[float, ...] | None
     refinement: str
     symmetries: Any
+    periodic: tuple[int, ...]
     centre: FloatArray | None
     columns: Sequence[str] | None
     sensors: Sensors | None
@@ -129,7 +131,7 @@ class Surrogate:
         geometry = self.geometry if self.sensors is None else "points"
         grid_shape = self.spec.network_spec.grid_shape
         held = (self.spacing, grid_shape, self.domain, self.scalers, self.base, self.is_base_alone)
-        periodic = periodic_axes(self.symmetries, geometry)
+        periodic = self.periodic if geometry == "grid" else ()
         return Refine(self.refinement, geometry, *held, periodic, self.spec.input_form == "grid", self.frame)
 
     @property

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from skop._typing import FloatArray, GridShape
+from skop._typing import FloatArray, GridShape, IntArray
 from skop.data import (
     DataSpec,
     FieldSet,
@@ -23,6 +23,7 @@ from skop.data import (
 from skop.exceptions import FieldDataError
 
 __all__ = [
+    "axes_around",
     "declared_symmetries",
     "moves_points",
     "periodic_axes",
@@ -32,6 +33,12 @@ __all__ = [
     "unseen_by_scalers",
 ]
 
+#: Fields go on around an axis if their bend over its ends, in units of that within, lies in this range.
+BENDS = (0.5, 1.5)
+#: Fewest points of an axis around which fields can be found to go on.
+_FEWEST_POINTS = 8
+#: Most values of fields that tell whether fields go on around an axis.
+_MOST_NUMBERS = 2**21
 #: Moved points may leave the box of a fit by this part of its extent.
 _OUTSIDE = 0.05
 #: Report moved vectors and tensors whose scaled root mean square, 1 in the fit, exceeds this.
@@ -87,6 +94,55 @@ def periodic_axes(options: Any, geometry: str) -> tuple[int, ...]:
     """
     names = () if options is None or geometry != "grid" else options.names
     return tuple(axis for axis, name in enumerate(("shift_x", "shift_y", "shift_z")) if name in names)
+
+
+def axes_around(fields: Sequence[FieldSet], rows: IntArray) -> tuple[int, ...]:
+    """Return the axes of a grid around which all fields of samples go on as they do within.
+
+    The bend of a field is its second difference, over one point and over an eighth of the axis. Over the two ends of an
+    axis it is neither larger than within, as at a wall, nor is it much smaller for all channels, as where nothing
+    happens at the ends. Channels that do not change along an axis tell nothing.
+
+    Parameters
+    ----------
+    fields : sequence of FieldSet
+        Inputs and outputs on one grid of even spacing.
+    rows : ndarray of int
+        Samples of a training, of which the first ones are taken if there are many.
+
+    Returns
+    -------
+    tuple of int
+        Numbers of the axes.
+    """
+    held = [one for one in fields if one.n_channels]
+    grids = [one[rows[: max(1, _MOST_NUMBERS // int(np.prod(one.shape[1:])))]].to_grid() for one in held]
+    if not grids:
+        return ()
+    bends = [np.concatenate([_bends(grid, axis) for grid in grids]) for axis in range(grids[0].ndim - 2)]
+    least, most = BENDS
+    return tuple(
+        axis for axis, found in enumerate(bends) if len(found) and found.max() <= most and found[:, 0].max() >= least
+    )
+
+
+def _bends(grid: FloatArray, axis: int) -> FloatArray:
+    """Root mean square bends of channels over the ends of an axis, in units of those within, for both steps (c, 2)."""
+    lines = np.moveaxis(np.asarray(grid, dtype=np.float64), axis + 1, 0)
+    count = len(lines)
+    if count < _FEWEST_POINTS:
+        return np.empty((0, 2))
+    lines = lines.reshape(count, -1, lines.shape[-1])
+    rounding = 16 * float(np.finfo(np.result_type(grid, np.float32)).eps)
+    changes = np.ptp(lines, axis=0).max(axis=0) > rounding * np.abs(lines).max(axis=(0, 1))
+    found = []
+    for step in (1, count // 8):
+        bends = np.roll(lines, step, axis=0) - 2 * lines + np.roll(lines, -step, axis=0)
+        squares = np.square(bends[..., changes]).mean(axis=1)
+        ends = np.concatenate([squares[:step], squares[count - step :]]).mean(axis=0)
+        within = squares[step : count - step].mean(axis=0)
+        found.append(np.sqrt(ends / np.where(within > 0, within, 1.0)))
+    return np.stack(found, axis=1)
 
 
 def declared_symmetries(

@@ -179,7 +179,7 @@ def test_settings_are_those_of_the_scripts(subtests):
             assert parameters["early_stopping"] is False
             assert parameters["training__ema_decay"] is None
             assert parameters["training__decay_bias_and_norm"] is True
-            assert parameters["symmetries"] is None
+            assert parameters["symmetries__periodic"] is False
 
 
 @pytest.mark.parametrize("name", NAMES)

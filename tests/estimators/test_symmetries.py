@@ -26,6 +26,7 @@ from skop.data import PointSymmetries, unit_grid
 from skop.exceptions import FieldDataError, SkopWarning
 from skop.modules import GridConvolution
 from skop.parts import GNOT
+from skop.surrogate._symmetries import axes_around
 
 RANDOM = np.random.default_rng(0)
 N = 4
@@ -436,6 +437,70 @@ def test_convolutions_wrap_around_where_shifts_are_declared(kind, tmp_path):
     if kind is LaMORegressor:
         points = small(kind, geometry="points", symmetries=["shift_y"]).fit(X, y)
         assert points.periodic_axes_ == ()
+
+
+def fourier(size, n_samples=12):
+    """Random fields with the period 1 at points of one period, without its end."""
+    rng, wave = np.random.default_rng(3), 2 * np.pi * np.outer(np.arange(1, 5), np.arange(size) / size)
+    return rng.normal(size=(n_samples, 4)) @ np.cos(wave) + rng.normal(size=(n_samples, 4)) @ np.sin(wave)
+
+
+GOING_ON = {
+    "periodic": lambda waves, t: waves(48),
+    "periodic with noise": lambda waves, t: waves(48) + 0.1 * RANDOM.normal(size=(12, 48)),
+    "period with its end": lambda waves, t: np.pad(waves(48), ((0, 0), (0, 1)), mode="wrap"),
+    "part of a period": lambda waves, t: waves(64)[:, :48],
+    "values of walls": lambda waves, t: waves(4)[:, :3] @ np.sin(np.pi * np.outer(np.arange(1, 4), t)),
+    "walls with noise": lambda waves, t: (
+        np.outer(1 + waves(12)[:, 0] / 9, t - t**2) + 0.01 * RANDOM.normal(size=(12, 48))
+    ),
+    "slopes of walls": lambda waves, t: waves(4)[:, :3] @ np.cos(np.pi * np.outer(np.arange(1, 4), t)),
+    "nothing at the ends": lambda waves, t: np.exp(-(((t - 0.5 - waves(9)[:, :1] / 90) / 0.1) ** 2)),
+    "constant": lambda waves, t: np.repeat(waves(4)[:, :1], 48, axis=1),
+}
+
+
+@pytest.mark.parametrize("name", GOING_ON)
+def test_axes_around_which_fields_go_on_are_found(name):
+    """A whole period of something that changes at its ends as elsewhere; along an axis, and the one beside it."""
+    lines = GOING_ON[name](fourier, np.linspace(0, 1, 48))
+    periodic, found = fourier(16)[:, None, :], lines[:, :, None]
+    expected = (0, 1) if name.startswith("periodic") else (1,)
+    grid = (lines.shape[1], 16)
+    both, one, other = (
+        FieldSet(unit_grid(grid), np.broadcast_to(part, (12, *grid)).reshape(12, -1, 1), grid_shape=grid)
+        for part in (found + periodic, found, periodic)
+    )
+    rows = np.arange(12)
+    # Every channel has to go on; those that do not change along an axis tell nothing of it.
+    assert axes_around([both], rows) == axes_around([other, one], rows) == axes_around([both, other], rows) == expected
+    assert axes_around([other], rows) == (1,)
+    assert axes_around([FieldSet(unit_grid((4,)), np.ones((3, 4, 0)), grid_shape=(4,))], rows[:3]) == ()
+
+
+def test_convolutions_wrap_and_arrays_are_periods_where_the_samples_go_on(tmp_path):
+    X = fourier(16)[..., None]
+    options = {"max_iter": 1, "base": None, "random_state": 0}
+    model = small(**options).fit(X, X**2)
+    assert model.periodic_axes_ == (0,)
+    # The network is that of declared shifts, but for samples that are shifted in training.
+    shifted = small(**options, symmetries=["shift_x"]).fit(X, X**2)
+    shifted.module_.load_state_dict(model.module_.state_dict())
+    shifted.scalers_ = model.scalers_
+    fine = fourier(32)[..., None]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        np.testing.assert_array_equal(model.predict(fine), shifted.predict(fine))
+    model.save(tmp_path / "model.skop")
+    np.testing.assert_array_equal(skop.load(tmp_path / "model.skop").predict(fine), model.predict(fine))
+    for other in (
+        small(**options, symmetries=skop.SymmetryOptions(periodic=False)),
+        small(**options, geometry="points"),
+    ):
+        assert other.fit(X, X**2).periodic_axes_ == ()
+    assert small(**options).fit(X, X + np.linspace(0, 9, 16)[:, None]).periodic_axes_ == ()
+    assert small(**options).fit(X, X.mean(axis=(1, 2))).periodic_axes_ == (0,)
+    assert LaMORegressor.from_preset("darcy").symmetries.periodic is False
 
 
 @pytest.mark.parametrize("axis", [0, 1])

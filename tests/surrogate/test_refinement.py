@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import skop.surrogate._stages
-from skop import FieldSet, LaMORegressor
+from skop import FieldSet, LaMORegressor, SymmetryOptions
 from skop.data import Predictions, unit_grid
 from skop.exceptions import ResolutionWarning
 from skop.surrogate._refinement import predict_on_lines, predict_refined, refinement_factors
@@ -163,13 +163,14 @@ def test_predictions_go_around_a_period(average):
         assert np.allclose(np.roll(found[0], 3, axis=1), found[1], rtol=1e-12, atol=1e-12) == (place == 0)
 
 
-def test_arrays_are_one_period_where_a_shift_is_declared(subtests):
+@pytest.mark.parametrize("shifts", [["shift_x"], None])
+def test_arrays_are_one_period_where_a_shift_is_declared_or_fields_go_on(shifts, subtests):
     """They have the predictions of points with coordinates, and errors behind the last point of the fit are no larger.
 
     Twelve points tell less of the inputs.
     """
     X, y = waves(12, 16)
-    options = {"width": 4, "depth": 1, "max_iter": 1, "random_state": 0, "symmetries": ["shift_x"]}
+    options = {"width": 4, "depth": 1, "max_iter": 1, "random_state": 0, "symmetries": shifts}
     points = (np.arange(16)[:, None] + 0.5) / 16
     of_arrays = LaMORegressor(**options).fit(X, y)
     of_points = LaMORegressor(**options).fit(FieldSet(points, X, grid_shape=(16,)), FieldSet(points, y))
@@ -210,7 +211,9 @@ def test_points_with_coordinates_stay_at_these_where_a_shift_is_declared(first, 
 def test_arrays_of_a_multiple_of_the_points_are_warned_about():
     """Both readings, of points on the ends and of parts of a period, are common, and an array does not tell which."""
     X, y = waves(12, 16)
-    model = LaMORegressor(width=4, depth=1, max_iter=1, random_state=0).fit(X, y)
+    # That the samples go on around their ends would tell it.
+    alone = SymmetryOptions(periodic=False)
+    model = LaMORegressor(width=4, depth=1, max_iter=1, random_state=0, symmetries=alone).fit(X, y)
     for size, points in ((32, "16 points and 31"), (48, "16 points and 46"), (8, "8 points and 15")):
         with pytest.warns(
             ResolutionWarning, match=rf"has {size} points, and 16 in the fit.*; {points} would share all"

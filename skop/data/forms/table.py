@@ -70,7 +70,7 @@ class _Table(Form):
         if isinstance(given, FieldSet | tuple):
             return False
         if is_lazy(given):
-            return len(as_storage(given, "X").shape) <= 2
+            return len(given.shape) <= 2
         if isinstance(given, list):
             return not given or _axes_of(given[0]) < 2
         return getattr(given, "ndim", 2) <= 2

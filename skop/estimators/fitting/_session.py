@@ -55,6 +55,7 @@ from skop.modules import set_periodic
 from skop.ops import record_backends
 from skop.surrogate._domain import Domain
 from skop.surrogate._symmetries import (
+    axes_around,
     declared_symmetries,
     moves_points,
     periodic_axes,
@@ -374,7 +375,7 @@ class FitSession:
         model._check_size(network_spec, geometry, parameters)
         with isolated_randomness(self.rng, torch.device("cpu"), False):
             network = model._new_network(network_spec, geometry)
-        set_periodic(network, periodic := periodic_axes(model._symmetries, geometry))
+        set_periodic(network, periodic := _periodic_axes(model, data, train, geometry))
         self.base.set_units(network, scalers, train)
         if data.targets.elsewhere and not getattr(network, "supports_queries", False):
             raise FieldDataError(_no_outputs_elsewhere(data, type(model).__name__, geometry))
@@ -734,6 +735,17 @@ def _spacing(inputs: FieldSet) -> tuple[float, ...] | None:
     if not inputs.shared_coords or inputs.grid_shape is None or len(inputs.grid_shape) != inputs.n_dims:
         return None
     return grid_spacing(inputs.coords, inputs.grid_shape)
+
+
+def _periodic_axes(model: Any, data: TrainingData, train: IntArray, geometry: str) -> tuple[int, ...]:
+    """Axes of the grid around which convolutions wrap: declared ones, and those around which the samples go on."""
+    declared, option = periodic_axes(model._symmetries, geometry), model._options("symmetries").periodic
+    is_found = option == "auto" and geometry == "grid" and data.spec.resampler is None
+    if not is_found or _spacing(data.inputs) is None:
+        return declared
+    field = None if data.targets.elsewhere else data.targets.field
+    found = axes_around([data.inputs] if field is None else [data.inputs, field], train)
+    return tuple(sorted({*declared, *found}))
 
 
 def _points_of_a_step(inputs: FieldSet, config: TrainerConfig, drawn: int | None) -> int:

@@ -42,6 +42,7 @@ from skop.surrogate._building import refuse_too_large
 from skop.surrogate._correction import CorrectionNetwork, IncrementNetwork
 from skop.surrogate._gradient import gradient
 from skop.surrogate._images import moving_symmetries, with_exchange
+from skop.surrogate._symmetries import periodic_axes
 from skop.surrogate._tokens import mean_tokens
 from skop.training import DIRECT_TRAINING, Group, History, TrainingPlan, join_group
 from skop.training._runtime import isolated_randomness, pick_dtype
@@ -362,6 +363,8 @@ class OperatorRegressor(OperatorParameters, CallbackSupportMixin, MeasuresCost, 
             spacing=self.spacing_,
             refinement=self.refinement,
             symmetries=self._symmetries,
+            # Files of earlier versions do not say it.
+            periodic=getattr(self, "periodic_axes_", periodic_axes(self._symmetries, self.geometry_)),
             centre=getattr(self, "symmetry_centre_", None),
             columns=self._columns(self.spec_),
             sensors=None,

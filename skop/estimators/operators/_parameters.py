@@ -273,8 +273,9 @@ class OperatorParameters(HasParts):
         """
         if name not in cls._presets:
             raise ValueError(f"{cls.__name__} has no preset {name!r}; choose from {sorted(cls._presets)}.")
-        # The published models are networks alone.
-        return cls._with_own_parts({"base": None} | cls._presets[name]).set_params(**changes)
+        # The published models are networks alone, with zeros outside the grid.
+        published = {"base": None, "symmetries": SymmetryOptions(periodic=False)} | cls._presets[name]
+        return cls._with_own_parts(published).set_params(**changes)
 
     @property
     def _symmetries(self) -> SymmetryOptions | None:
