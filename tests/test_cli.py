@@ -32,6 +32,7 @@ from skop._demo import DemoOptions, run_demo  # noqa: E402
 from skop.cli import main  # noqa: E402
 from skop.cli._data import Choice, read_samples  # noqa: E402
 from skop.cli._fit import split_rows  # noqa: E402
+from skop.cli._models import check_outputs  # noqa: E402
 from skop.cli._series import _names_of_frames  # noqa: E402
 from skop.data import FieldLoader, FieldSet, MeshSeries, read_mesh_series, read_meshes  # noqa: E402
 from skop.data._mesh_files import write_mesh  # noqa: E402
@@ -312,7 +313,8 @@ def test_predicted_meshes_hold_prediction_truth_and_error(study, tmp_path, capsy
     assert "0 jobs predict nothing" in capsys.readouterr().err
     # Existing files are kept unless the user says otherwise, and inputs in any case.
     assert main([*words, "-o", str(tmp_path / "out")]) == 2
-    assert "exists; choose another output by -o, or overwrite it by --force" in capsys.readouterr().err
+    expected = "run_1.vtu exists, and so do 2 more of the 3 outputs; choose another output by -o, or overwrite them by"
+    assert expected in capsys.readouterr().err
     assert main([*words, "-o", str(tmp_path / "out"), "--force"]) == 0
     assert main([*words, "-o", str(folder), "--force"]) == 2
     assert "is an input file" in capsys.readouterr().err
@@ -328,6 +330,7 @@ UNUSABLE_DATA = [
         "there is no file 'depth=1'; an option takes one value: to give it another, write --set depth=1",
     ),
     (["run_*.vtu", "--target", "stress", "run_99.vtu"], "there is no file 'run_99.vtu'; "),
+    (["run_*.vtu", "doe.csv", "--target", "stress"], "or as the parameters of the meshes by --params doe.csv"),
     (["run_*.vtu"], "--target is missing; the fields of run_0.vtu are: stress, x"),
     (["run_*.vtu", "--target", "strain"], "has no field 'strain'"),
     (
@@ -352,7 +355,8 @@ UNUSABLE_DATA = [
     (["run_*.vtu", "--target", "load", "--params", "doe.csv", "--param", "load"], "'load' is both --param and"),
     (
         ["table.csv", "--target", "drag"],
-        "column 'width' of table.csv holds text, such as '1,5'; expected numbers. C",
+        "column 'width' of table.csv holds text, such as '1,5'; expected numbers. Correct it, or name the columns to "
+        "use by --input or --param. If the comma is a decimal one, write points in the file, or pass",
     ),
     (
         ["run_*.vtu", "--target", "stress", "--params", "hole.csv"],
@@ -880,6 +884,20 @@ def test_tables_from_csv_to_csv(tmp_path, monkeypatch, capsys):
     assert "MeanField" in capsys.readouterr().out
 
 
+def test_truth_of_some_targets_of_a_table_is_kept_beside_their_predictions(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    a = np.linspace(0, 1, 12)
+    table = pd.DataFrame({"a": a, "lift": 1 + a, "drag": 2 - a})
+    table.to_csv("all.csv", index=False)
+    assert main(["fit", "all.csv", "--target", "lift,drag", "--estimator", "pod", "-o", "m.skop"]) == 0
+    table.drop(columns="drag").to_csv("new.csv", index=False)
+    for name in ("all", "new"):
+        assert main(["predict", "m.skop", f"{name}.csv", "-o", f"{name}_out.csv"]) == 0
+    whole, part = pd.read_csv("all_out.csv"), pd.read_csv("new_out.csv")
+    np.testing.assert_allclose(part["lift_true"], table["lift"])
+    pd.testing.assert_frame_equal(part, whole.drop(columns=["drag_true", "drag_error"]))
+
+
 def test_names_are_written_to_tables_as_they_are(tmp_path, monkeypatch):
     """A name that a spreadsheet takes for a formula is found again; the page says how to open such tables."""
     pandas = pytest.importorskip("pandas")
@@ -1367,6 +1385,41 @@ def test_an_output_that_is_a_hard_link_of_an_input_is_refused(study, tmp_path, c
     words = ["predict", str(folder / "model.skop"), str(tmp_path / "in" / "run_1.vtu"), "--force"]
     assert main([*words, "--params", str(folder / "doe.csv"), "-o", str(tmp_path / "out")]) == 2
     assert "is an input file" in one_line_of(capsys)
+
+
+def test_the_check_of_outputs_asks_each_file_once(tmp_path, monkeypatch):
+    """Twice as many files take twice as many questions to the system, and not four times as many."""
+    counts, asked = [], []
+    for name in ("stat", "lstat"):
+        usual = getattr(os, name)
+        monkeypatch.setattr(os, name, lambda *given, usual=usual, **more: asked.append(1) or usual(*given, **more))
+    for count in (8, 16):
+        inputs = [tmp_path / f"{number}.vtu" for number in range(count)]
+        for path in inputs:
+            path.touch()
+        asked.clear()
+        check_outputs([tmp_path / f"out_{count}" / path.name for path in inputs], inputs, force=False)
+        counts.append(len(asked))
+    assert 0 < counts[1] < 2.5 * counts[0]
+
+
+def test_an_interrupted_prediction_says_what_was_written(study, tmp_path, monkeypatch, capsys):
+    folder, _ = study
+    write, left = skop.data.write_mesh, iter(range(2))
+
+    def interrupted(mesh, path):
+        if next(left, None) is None:
+            raise KeyboardInterrupt
+        write(mesh, path)
+
+    monkeypatch.setattr("skop.data.write_mesh", interrupted)
+    words = ["predict", str(folder / "model.skop"), str(folder / "run_*.vtu"), "--params", str(folder / "doe.csv")]
+    # An earlier file counts only if it is written again.
+    (tmp_path / "run_0.vtu").touch()
+    (tmp_path / "run_7.vtu").touch()
+    assert main([*words, "-o", str(tmp_path), "--force"]) == 130
+    said = capsys.readouterr().err.splitlines()
+    assert said[-2:] == [f"{tmp_path}: 2 of 12 files were written", "skop predict: interrupted"]
 
 
 def test_outputs_are_written_as_a_whole_or_not_at_all(tmp_path, monkeypatch):

@@ -208,7 +208,7 @@ class Samples:
     meshes: MeshSamples | None = None
     #: All columns of the table, or of the file of parameters (DataFrame), one row a sample.
     table: Any = None
-    #: Fields of meshes, or columns, that are targets.
+    #: Fields of meshes, or columns, that are targets; in a table without some of these, those that it holds.
     target_names: tuple[str, ...] = ()
     #: Rows of `meshes` that are samples; None for all.
     rows: Any = None
@@ -323,7 +323,11 @@ def read_samples(data: Sequence[str], choice: Choice) -> Samples:
     if choice.time is not None:
         raise click.UsageError(f"time series of meshes were expected, not {files[0].suffix} files")
     if len(files) > 1:
-        raise click.UsageError(f"DATA holds {len(files)} files with a {special} file; pass it alone")
+        words = f"DATA holds {len(files)} files with a {special} file; pass it alone"
+        if special == ".csv" and choice.params is None and any(are_meshes([file]) for file in files):
+            table = next(file for file in files if file.suffix.lower() == ".csv")
+            words += f", or as the parameters of the meshes by --params {table}"
+        raise click.UsageError(words)
     return (_read_table if special == ".csv" else _read_arrays)(files[0], choice)
 
 
@@ -629,13 +633,14 @@ def _read_table(path: Path, choice: Choice) -> Samples:
     table = read_csv(path)
     if choice.needs_targets and not choice.targets:
         raise click.UsageError(f"--target is missing; the columns of {path} are: {_listed(table.columns)}")
-    has_targets = bool(choice.targets) and (choice.needs_targets or set(choice.targets) <= set(table.columns))
-    if has_targets and not choice.needs_targets:
-        # Rows to predict need not hold the truth.
-        has_targets = all(table[name].dtype.kind in "fiub" and table[name].notna().all() for name in choice.targets)
-    y = numbers_of(table, choice.targets, str(path)) if has_targets else None
+    known = choice.targets
+    if not choice.needs_targets:
+        # Rows to predict need not hold the truth, or only that of some targets.
+        found = [name for name in choice.targets if name in table.columns]
+        known = tuple(name for name in found if table[name].dtype.kind in "fiub" and table[name].notna().all())
+    y = numbers_of(table, known, str(path)) if known and known == choice.targets else None
     X = numbers_of(table, choice.inputs, str(path), leave_out=choice.targets, chosen_by=_CHOSEN_BY["columns"])
-    return Samples(X, y, _numbers(len(table)), (path,), table=table, target_names=choice.targets if has_targets else ())
+    return Samples(X, y, _numbers(len(table)), (path,), table=table, target_names=known)
 
 
 def _read_arrays(path: Path, choice: Choice) -> Samples:

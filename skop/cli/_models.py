@@ -20,6 +20,7 @@ __all__ = [
     "NAMES",
     "check_outputs",
     "check_report",
+    "identity",
     "load_model",
     "make_estimator",
     "parse_settings",
@@ -125,24 +126,26 @@ def _parse_value(text: str) -> Any:
     return text
 
 
-def _is_same_file(path: Path, other: Path) -> bool:
-    """Whether two paths lead to the same file, also as links of either kind."""
-    if path.exists() and other.exists():
-        return path.samefile(other)
-    return os.path.realpath(path) == os.path.realpath(other)
+def identity(path: Path) -> tuple[int, int] | str:
+    """What all paths to one file have in common, also links of either kind; a file that is written has another one."""
+    try:
+        found = path.stat()
+    except OSError:
+        return os.path.realpath(path)
+    return found.st_dev, found.st_ino
 
 
-def _check_writable(path: Path, inputs: Sequence[Path | str | None], force: bool) -> Path:
-    """Check before any work that a file may be written and is none of the inputs, and create its folder."""
+def _check_writable(path: Path, given: Sequence[Path], force: bool) -> None:
+    """Check before any work that a file, one of those given, may be written, and create its folder."""
     target = Path(os.path.realpath(path))
-    if any(_is_same_file(path, Path(item)) for item in inputs if item is not None):
-        raise click.UsageError(f"{path} is an input file; choose another output by -o")
     if target.is_dir():
         raise click.UsageError(f"{path} is a folder; name a file")
     if target.exists() and not force:
-        raise click.UsageError(f"{path} exists; choose another output by -o, or overwrite it by --force")
+        count = sum(other.exists() for other in given)
+        also = f", and so do {count - 1} more of the {len(given)} outputs" if count > 1 else ""
+        it = "them" if also else "it"
+        raise click.UsageError(f"{path} exists{also}; choose another output by -o, or overwrite {it} by --force")
     require_output(path)
-    return path
 
 
 def require_output(path: Path) -> None:
@@ -161,12 +164,17 @@ def require_output(path: Path) -> None:
 
 
 def check_outputs(paths: Sequence[Path | None], inputs: Sequence[Path | str | None], force: bool) -> None:
-    """Check before any work that files may be written, and that none of them is another of them."""
+    """Check before any work that files may be written, and that none is an input or another of them."""
     given = [path for path in paths if path is not None]
-    for number, path in enumerate(given):
-        if any(_is_same_file(path, other) for other in given[:number]):
+    # Each file is asked once: pairs of thousands would take longer than their predictions.
+    read, written = {identity(Path(item)) for item in inputs if item is not None}, set()
+    for path in given:
+        if (file := identity(path)) in written:
             raise click.UsageError(f"{path} would be written twice; choose another --report")
-        _check_writable(path, inputs, force)
+        if file in read:
+            raise click.UsageError(f"{path} is an input file; choose another output by -o")
+        written.add(file)
+        _check_writable(path, given, force)
 
 
 def save_model(model: Any, path: Path) -> Path:

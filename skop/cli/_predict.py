@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from skop.cli._data import (
     short_names,
 )
 from skop.cli._fit import covered, print_coverage, print_errors
-from skop.cli._models import check_outputs, check_report, load_model
+from skop.cli._models import check_outputs, check_report, identity, load_model
 
 __all__ = ["predict", "score"]
 
@@ -102,18 +103,15 @@ def predict(
         targets = _outputs(files, output, is_field=bool(spec.n_outputs), has_scalars=bool(spec.n_scalars))
     check_outputs([*targets, report], read, force)
     samples = read_samples(data, chosen)
-    if samples.time is not None:
-        click.echo(samples.describe(), err=True)
-        predicted = _predicted(estimator, samples.paths, None, params=samples.parameters, **options)[0]
-        for series, path in zip(predicted, targets, strict=True):
-            series.write(path)
-    elif samples.meshes is not None:
-        _write_meshes(estimator, samples, targets, jobs)
-    elif samples.is_table:
-        _write_table(estimator, samples, targets[0], jobs)
-    else:
-        _write_arrays(estimator, samples, targets[0], jobs)
     where = str(targets[0]) if len(targets) == 1 else str(output)
+    earlier = [identity(path) for path in targets]
+    try:
+        _write(estimator, samples, targets, jobs, options)
+    except KeyboardInterrupt:
+        count = sum(identity(path) != file for path, file in zip(targets, earlier, strict=True))
+        if len(targets) > 1:
+            click.echo(f"{where}: {count} of {len(targets)} files were written", err=True)
+        raise
     click.echo(f"{where}: {len(samples)} prediction{'s' if len(samples) > 1 else ''}")
     if report is not None:
         _write_report(report, estimator, samples, model)
@@ -227,10 +225,25 @@ def _outputs(files: list[Path], output: Path, *, is_field: bool, has_scalars: bo
             raise click.UsageError(f"-o {output} is one file for {len(files)} inputs; name a folder")
         return [output, output.with_suffix(".csv")] if table else [output]
     names = [f"{Path(name).stem}{ending}" for name in short_names(files)]
-    repeated = {name for name in names if names.count(name) > 1}
+    repeated = [name for name, count in Counter(names).items() if count > 1]
     if repeated:
-        raise click.UsageError(f"several inputs would be written to {sorted(repeated)[0]}; give files distinct names")
+        raise click.UsageError(f"several inputs would be written to {min(repeated)}; give files distinct names")
     return [output / name for name in [*names, *(["predictions.csv"] if table else [])]]
+
+
+def _write(estimator: Any, samples: Samples, targets: list[Path], jobs: int | None, options: dict[str, Any]) -> None:
+    """Predict samples, and write the predictions."""
+    if samples.time is not None:
+        click.echo(samples.describe(), err=True)
+        predicted = _predicted(estimator, samples.paths, None, params=samples.parameters, **options)[0]
+        for series, path in zip(predicted, targets, strict=True):
+            series.write(path)
+    elif samples.meshes is not None:
+        _write_meshes(estimator, samples, targets, jobs)
+    elif samples.is_table:
+        _write_table(estimator, samples, targets[0], jobs)
+    else:
+        _write_arrays(estimator, samples, targets[0], jobs)
 
 
 def _predicted(estimator: Any, X: Any, jobs: int | None, **options: Any) -> tuple[Any, dict[str, Any]]:
@@ -299,10 +312,9 @@ def _write_table(estimator: Any, samples: Samples, path: Path, jobs: int | None)
     found, ends = _predicted(estimator, samples.X, jobs)
     predicted = _scalar_table(estimator, found)
     table = samples.X.reset_index(drop=True).join(_with_ends(estimator, predicted, ends))
-    if samples.y is not None:
-        for name in predicted.columns:
-            table[f"{name}_true"] = samples.y[name].to_numpy()
-            table[f"{name}_error"] = predicted[name] - table[f"{name}_true"]
+    for name in samples.target_names:
+        table[f"{name}_true"] = samples.table[name].to_numpy()
+        table[f"{name}_error"] = predicted[name] - table[f"{name}_true"]
     _write_csv(table, path)
 
 

@@ -13,6 +13,7 @@ from skop.data._grid import grid_spacing as grid_spacing
 from skop.data._grid import unit_grid
 from skop.data._loading import Batch as Batch
 from skop.data._loading import FieldLoader as FieldLoader
+from skop.data._mesh_files import MESH_SETS as MESH_SETS
 from skop.data._mesh_files import find_sources as find_sources
 from skop.data._mesh_files import write_mesh as write_mesh
 from skop.data._mesh_predictions import attach_beside as attach_beside

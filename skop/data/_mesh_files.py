@@ -25,6 +25,7 @@ from skop.data._xdmf import read_xdmf
 from skop.exceptions import FieldDataError, OptionalDependencyError, warn
 
 __all__ = [
+    "MESH_SETS",
     "existing_file",
     "find_sources",
     "is_mesh_input",
@@ -38,6 +39,8 @@ __all__ = [
     "write_mesh",
 ]
 
+#: What meshes hold by name besides data.
+MESH_SETS = ("point_sets", "cell_sets", "field_data")
 #: Number of file names shown in an error message.
 _SHOWN_NAMES = 3
 #: Formats whose readers in meshio (5.3) never return on truncated files, and whether the files are binary.
@@ -280,7 +283,7 @@ def named_failures(path: Path, read: Callable[[], Any]) -> tuple[Any, str]:
     except (FieldDataError, OptionalDependencyError):
         raise
     except (Exception, SystemExit) as error:  # some readers of meshio exit
-        reason = _one_line(said.getvalue()) or f"{type(error).__name__}: {_one_line(str(error))}"
+        reason = _one_line(said.getvalue()) or ": ".join(filter(None, (type(error).__name__, _one_line(str(error)))))
         raise FieldDataError(
             f"cannot read {path} ({path.stat().st_size} bytes): {reason}. The file may be truncated or damaged, or "
             "have contents that its reader does not know; write it again, as .vtu, .vtk or .xdmf, or remove it."

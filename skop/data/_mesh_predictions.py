@@ -51,8 +51,8 @@ def attach_predictions(
     Returns
     -------
     list of meshio.Mesh
-        New meshes with copied points, data and sets. Fields of one channel have shape ``(P,)``, others ``(P, c)``. Data
-        that are no real numbers are left out, and so are sets of what the mesh does not have.
+        New meshes with copied points, data, sets and names of Gmsh's groups. Fields of one channel have shape ``(P,)``,
+        others ``(P, c)``. Data that are no real numbers are left out, and so are sets of what the mesh does not have.
 
     Raises
     ------
@@ -217,7 +217,7 @@ def drop_unused_rows(values: Any, meshes: Sequence[meshio.Mesh]) -> Any:
 
 
 def kept_sets(mesh: meshio.Mesh) -> dict[str, dict[str, Any]]:
-    """Return copies of the named sets of points and of cells, if these are indices of what the mesh has.
+    """Return copies of the named sets of points and of cells, if these are indices of what the mesh has, and names.
 
     Parameters
     ----------
@@ -227,7 +227,9 @@ def kept_sets(mesh: meshio.Mesh) -> dict[str, dict[str, Any]]:
     Returns
     -------
     dict
-        ``"point_sets"`` and ``"cell_sets"``, as `meshio.Mesh` takes them.
+        ``"point_sets"``, ``"cell_sets"`` and ``"field_data"``, as `meshio.Mesh` takes them. The last has the number and
+        the dimension of each of Gmsh's physical groups by its name; other data of this kind, such as a time, belong to
+        one mesh.
     """
     n_points, n_cells = len(mesh.points), [len(block) for block in mesh.cells]
     points = {name: _as_indices(rows, n_points) for name, rows in mesh.point_sets.items()}
@@ -240,7 +242,14 @@ def kept_sets(mesh: meshio.Mesh) -> dict[str, dict[str, Any]]:
     return {
         "point_sets": {name: rows for name, rows in points.items() if rows is not None},
         "cell_sets": {name: parts for name, parts in cells.items() if all(rows is not None for rows in parts)},
+        "field_data": {name: np.array(held) for name, held in mesh.field_data.items() if _is_group(held)},
     }
+
+
+def _is_group(held: Any) -> bool:
+    """Whether field data of a mesh are the number and the dimension of a group."""
+    is_row = isinstance(held, list | tuple) or (isinstance(held, np.ndarray) and held.ndim == 1)
+    return is_row and len(held) == 2 and all(isinstance(number, int | np.integer) for number in held)
 
 
 def restore_unused_rows(values: Any, meshes: Sequence[meshio.Mesh]) -> Any:

@@ -26,7 +26,7 @@ from skop.data._mesh_cells import (
     used_points,
     values_on_cells,
 )
-from skop.data._mesh_files import find_sources, iterate_meshes
+from skop.data._mesh_files import MESH_SETS, find_sources, iterate_meshes
 from skop.exceptions import FieldDataError, warn
 
 __all__ = ["MeshSamples", "read_meshes", "read_sources"]
@@ -209,8 +209,8 @@ def read_sources(
             left_out[name] = _count_left_out(mesh, wanted, used[-1])
         if keep_data:
             template.point_data, template.cell_data = dict(mesh.point_data), dict(mesh.cell_data)
-        if keep_data or len(templates) == 1:
-            template.point_sets, template.cell_sets = dict(mesh.point_sets), dict(mesh.cell_sets)
+        for kind in MESH_SETS if keep_data or len(templates) == 1 else ():
+            setattr(template, kind, dict(getattr(mesh, kind)))
     if cell_data == "cells":
         _warn_of_left_out(left_out)
     else:
@@ -320,12 +320,17 @@ def _is_predicted(mesh: meshio.Mesh, field: str) -> bool:
 
 def _warn_of_predictions(predicted: Mapping[str, str]) -> None:
     """Warn about fields that are predictions."""
-    if predicted:
-        field, name = next(iter(predicted.items()))
-        warn(
-            f"field {field!r} of {name} is a prediction, since '{field}_true' and '{field}_error' are beside it; the "
-            f"truth is '{field}_true'."
+    if not predicted:
+        return
+    field, name = next(iter(predicted.items()))
+    if len(predicted) == 1:
+        words = f"field {field!r} of {name} is a prediction, since '{field}_true' and '{field}_error' are beside it"
+    else:
+        words = (
+            f"fields {' and '.join(map(repr, predicted))} are predictions, since each has its truth and error beside "
+            f"it, as {field!r} of {name} has '{field}_true' and '{field}_error'"
         )
+    warn(f"{words}; the truth is {' and '.join(repr(f'{field}_true') for field in predicted)}.")
 
 
 def _finite_rows(values: FloatArray, used: IntArray | None, what: str, kind: str = "point") -> FloatArray:

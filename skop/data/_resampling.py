@@ -196,15 +196,15 @@ def interpolate_fields(fields: FieldSet, places: FieldSet, *, outside: Literal["
     if fields.shared_coords and places.shared_coords:
         # Shared points are triangulated only once.
         wide = np.moveaxis(values, 0, 1).reshape(values.shape[1], -1)
-        found = _at(fields.coords, wide, places.coords, fields.grid_shape, outside)
+        found = _at(fields.coords, wide, places.coords, fields.grid_shape, outside, "the samples")
         return np.moveaxis(found.reshape(len(found), len(fields), -1), 1, 0)
     samples = zip(fields.coords_list(), fields.to_list(), places.coords_list(), strict=True)
-    parts = [_at(own, held, wanted, fields.grid_shape, outside) for own, held, wanted in samples]
+    parts = [_at(*arrays, fields.grid_shape, outside, f"sample {number}") for number, arrays in enumerate(samples)]
     return np.concatenate(parts) if places.is_ragged else np.stack(parts)
 
 
 def _at(
-    own: FloatArray, values: FloatArray, wanted: FloatArray, grid_shape: GridShape | None, outside: str
+    own: FloatArray, values: FloatArray, wanted: FloatArray, grid_shape: GridShape | None, outside: str, name: str
 ) -> FloatArray:
     """Interpolate values ``(P, k)`` from the points of a sample to values ``(Q, k)`` at other points."""
     if own.shape == wanted.shape and (np.abs(wanted - own) <= SAME_POINT * np.ptp(own, axis=0)).all():
@@ -214,7 +214,11 @@ def _at(
     moved = distance > 0
     if len(own) > 1 and moved.any():
         reach = distance[moved] if outside == "hull" else None
-        result[moved] = _between(own, values, wanted[moved], result[moved], reach, grid_shape)
+        try:
+            result[moved] = _between(own, values, wanted[moved], result[moved], reach, grid_shape)
+        except QhullError:
+            # The text of Qhull is a page about its options.
+            raise FieldDataError(_why_flat(own, name)) from None
     return result
 
 
@@ -258,15 +262,9 @@ def _between(
     if own.shape[1] == 1:
         order = np.argsort(own[:, 0], kind="stable")
         return np.stack([np.interp(wanted[:, 0], own[order, 0], column[order]) for column in values.T], axis=-1)
-    try:
-        # The ones tell where a place is outside, also where a value is NaN.
-        interpolator = LinearNDInterpolator(own, np.column_stack([values, np.ones(len(own))]), rescale=True)
-        found = interpolator(wanted)
-    except QhullError as error:
-        raise FieldDataError(
-            f"the {len(own)} points of a sample lie on a line or in a plane, so they cannot be triangulated for "
-            f"interpolation: {error}"
-        ) from error
+    # The ones tell where a place is outside, also where a value is NaN.
+    interpolator = LinearNDInterpolator(own, np.column_stack([values, np.ones(len(own))]), rescale=True)
+    found = interpolator(wanted)
     outside = np.isnan(found[:, -1])
     linear = np.where(np.isnan(found[:, :-1]), nearest, found[:, :-1])
     if reach is not None and outside.any():
@@ -274,6 +272,19 @@ def _between(
         # A place in a gap between simplices, by rounding, is nearer to a point of the sample than to the hull, too.
         linear[outside] = np.where((moves <= reach[outside])[:, np.newaxis], there, nearest[outside])
     return linear
+
+
+def _why_flat(own: FloatArray, name: str) -> str:
+    """Say why the points of a sample cannot be triangulated."""
+    sizes = np.linalg.svd(own - own.mean(axis=0), compute_uv=False)
+    if own.shape[1] == 2 or sizes[1] <= 1e-9 * sizes[0]:
+        where, remedy = "on a line that is parallel to no axis", "the line is along x"
+    else:
+        where, remedy = "in a plane that is parallel to no two axes", "the plane is z = constant"
+    return (
+        f"the {len(own)} points of {name} lie {where}, so that nothing can be interpolated between them; rotate the "
+        f"meshes such that {remedy}."
+    )
 
 
 def _on_hull(

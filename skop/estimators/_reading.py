@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import replace
@@ -139,9 +139,13 @@ class FieldReader(BaseEstimator):
             self.fit_record_["checksum"] = used.checksum
             with each_warning_once():
                 columns = getattr(self, "feature_names_in_", None)
-                for finding in Profile(used, columns, has_groups=groups is not None).problems():
+                for finding in self._problems(used, columns, has_groups=groups is not None):
                     warn(str(finding))
         return data
+
+    def _problems(self, data: TrainingData, columns: Sequence[str] | None, *, has_groups: bool) -> list[Finding]:
+        """What a fit warns of in its samples."""
+        return Profile(data, columns, has_groups=has_groups).problems()
 
     @property
     def _mesh_options(self) -> dict[str, Any]:

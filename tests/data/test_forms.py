@@ -352,6 +352,19 @@ def test_files_of_arrays_are_what_they_hold(folder):
         np.testing.assert_array_equal(samples.y, arrays[0][1])
 
 
+def test_arrays_in_groups_of_a_file_are_chosen_by_their_paths(folder):
+    X, y, _ = data_of("grid")
+    written("a.h5", **{"in/P": X.to_grid(), "out/deep/u": y.to_grid(), **{f"more/{k}": np.zeros(2) for k in range(30)}})
+    expected = pod().fit(X.to_grid(), y.to_grid()).predict(X.to_grid())
+    model = pod(input_fields=["in/P"], target_fields=["out/deep/u"]).fit("a.h5")
+    np.testing.assert_array_equal(model.predict("a.h5"), expected)
+    np.testing.assert_array_equal(read_samples(["a.h5"], Choice(x="in/P", y="out/deep/u")).y, y.to_grid())
+    with pytest.raises(FieldDataError, match=r"holds: in/P \(9, 5, 4, .*, more/0 .*, and 12 more"):
+        pod(input_fields=["P"], target_fields=["out/deep/u"]).fit("a.h5")
+    written("one.h5", **{"out/u": y.to_grid()})
+    np.testing.assert_array_equal(pod().fit(X.to_grid(), "one.h5").predict(X.to_grid()), expected)
+
+
 @pytest.mark.parametrize("points", [(30,), (6, 5)])
 def test_on_the_points_of_X_any_number_of_channels_is_one(folder, points):
     """20 frames of a field; without X on the same points, an axis of 20 is one of points."""

@@ -157,6 +157,12 @@ def test_sources_of_the_wrong_kind():
             read_meshes(source)
 
 
+def test_a_reader_without_a_reason_is_named_alone(tmp_path):
+    (tmp_path / "a.vtu").write_text("<VTKFile>")
+    with pytest.raises(FieldDataError, match=r"\(9 bytes\): ReadError\. The file may be truncated"):
+        read_meshes(tmp_path / "a.vtu")
+
+
 @pytest.mark.parametrize("ending", [".vtu", ".vtk", ".xdmf", ".msh", ".inp", ".stl"])
 @pytest.mark.parametrize("part", [0.0, 0.3, 0.6])
 def test_cut_off_files_never_end_the_program(tmp_path, capfd, ending, part):

@@ -82,6 +82,18 @@ def test_data_that_files_cannot_hold_are_left_out(tmp_path):
     np.testing.assert_array_equal(again["tensor"], np.arange(36.0).reshape(4, 9))
 
 
+def test_names_of_groups_are_kept_and_written_to_the_format_that_has_them(tmp_path):
+    groups, other = {"inlet": np.array([7, 1]), "body": [3, 2]}, {"TimeValue": np.array([0.5]), "note": "text"}
+    mesh = meshio.Mesh(POINTS, CELLS, {"p": np.ones(4)}, field_data=groups | other)
+    samples = read_meshes([mesh], ["p"], keep_data=True)
+    means = attach_predictions(samples.meshes, predictions(np.zeros(4), names=["p"]))
+    (alone,) = attach_beside(means, [predictions(np.ones(4), names=["p"])])
+    for found in (*means, *alone):
+        assert {name: list(held) for name, held in found.field_data.items()} == {"inlet": [7, 1], "body": [3, 2]}
+    means[0].write(tmp_path / "out.msh", file_format="gmsh22")
+    assert meshio.read(tmp_path / "out.msh").field_data["inlet"].tolist() == [7, 1]
+
+
 def test_sets_of_points_and_cells_are_kept(tmp_path, capfd):
     cells = [("line", np.array([[0, 1]])), *CELLS]
     sets = {"inlet": [np.array([0]), None], "domain": [np.array([]), np.array([0, 1])]}
@@ -124,3 +136,7 @@ def test_predictions_that_are_read_as_data_are_named(tmp_path):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert read_meshes(tmp_path / "out.vtu", ["p_true"]).fields.values[0, 0, 0] == 1
+    data = {"p": np.ones(4), "q": np.ones(4), "load": np.ones(4)}
+    out = attach_predictions([square(**data)], predictions(np.ones(4), np.ones(4), names=["p", "q"]))
+    with pytest.warns(SkopWarning, match=r"fields 'p' and 'q' are predictions.* the truth is 'p_true' and 'q_true'"):
+        read_meshes(out, ["p", "q", "load"])

@@ -227,7 +227,7 @@ def test_flat_clouds_are_named():
 def test_samples_without_a_volume_are_named():
     points = [corners(2), np.array([[0.0, 0.0], [0.5, 0.5], [1.0, 1.0]])]
     fields = FieldSet(points, [item[:, :1] for item in points])
-    with pytest.raises(FieldDataError, match="cannot be triangulated"):
+    with pytest.raises(FieldDataError, match="the 3 points of sample 1 lie on a line"):
         GridResampler.fit(fields, (4, 4)).to_grid(fields)
 
 

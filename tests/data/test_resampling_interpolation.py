@@ -93,14 +93,27 @@ def test_points_of_a_plane_in_space_are_interpolated_within_it():
     np.testing.assert_allclose(query_points(wanted, held).values[0], linear_of(wanted), rtol=1e-12)
 
 
-def test_points_on_an_oblique_line_span_no_volume():
-    line = np.linspace(0, 1, 9)[:, None] * [[1.0, 2.0]]
-    with pytest.raises(FieldDataError, match="cannot be triangulated"):
-        query_points(np.array([[0.33, 0.66]]), FieldSet(line, linear(line)[None]))
+@pytest.mark.parametrize("n_dims", [2, 3])
+def test_points_on_an_oblique_line_span_no_volume(n_dims):
+    line = np.linspace(0, 1, 9)[:, None] * np.arange(1.0, n_dims + 1)
+    with pytest.raises(FieldDataError, match="on a line that is parallel to no axis, so that nothing can be"):
+        query_points(np.full((1, n_dims), 0.3), FieldSet(line, linear(line)[None]))
+
+
+def test_an_oblique_plane_is_refused_in_words_and_can_be_rotated():
+    flat = np.column_stack([scattered(2, (40,))[0], np.zeros(44)])
+    places = np.column_stack([inside(2), np.zeros(20)])
+    turn = np.linalg.qr(np.random.default_rng(0).normal(size=(3, 3)))[0]
+    samples = FieldSet([inside(3), flat @ turn], [np.ones((20, 1)), linear_of(flat)[:, :1]])
+    words = r"the 44 points of sample 1 lie in a plane that is parallel to no two axes.* the plane is z = constant\.$"
+    with pytest.raises(FieldDataError, match=words) as caught:
+        interpolate_fields(samples, FieldSet([inside(3), places @ turn], None))
+    assert caught.value.__suppress_context__
+    np.testing.assert_allclose(query_points(places, FieldSet(flat, linear_of(flat)[None])).values[0], linear_of(places))
 
 
 def test_two_points_span_no_volume():
-    with pytest.raises(FieldDataError, match="cannot be triangulated"):
+    with pytest.raises(FieldDataError, match="the 2 points of the samples lie on a line that is parallel to no axis"):
         query_points(np.array([[0.5, 0.5]]), FieldSet(np.eye(2), np.ones((1, 2, 1))))
 
 

@@ -578,6 +578,27 @@ def test_too_few_samples_for_a_base_are_named(count):
     assert len(words) == (count < 10)
 
 
+def test_a_sample_with_the_nodes_of_the_others_in_another_order_is_named():
+    rng = np.random.default_rng(5)
+    loads, points = rng.random((12, 1)), rng.random((30, 2))
+    same, others = np.stack([points] * 12), rng.random((12, 30, 2))
+    swapped = same.copy()
+    swapped[5, [3, 20]] = swapped[5, [20, 3]]
+
+    def said(coords, base="auto"):
+        """Warnings of a fit without a base; None of one with a base."""
+        X = FieldSet(coords, None, params=loads)
+        with held_warnings() as held:
+            model = small(base=base, max_iter=1).fit(X, FieldSet(coords, loads[:, None] * coords[..., :1] + 1))
+        return [text for text, _ in held if "no base" in text] if model.base_ is None else None
+
+    assert said(same) is None
+    (words,) = said(swapped)
+    assert "sample 5 has the points of sample 0 in another order. Sort the points and values of all samples" in words
+    # Meshes that differ have no order in common, and base=None says that there is to be none.
+    assert said(others) == said(swapped, None) == []
+
+
 @pytest.mark.parametrize("kind", ["fields", "groups", "scalars"])
 def test_samples_that_contradict_averaged_symmetries_are_named(kind):
     rng = np.random.default_rng(23)

@@ -147,6 +147,7 @@ def test_named_sets_of_the_shared_mesh_are_in_predictions_and_in_the_file(tmp_pa
         [("line", [[0, 1]]), ("triangle", [[0, 1, 2], [0, 2, 3]])],
     )
     sets = {"point_sets": {"fixed": np.array([0, 3])}, "cell_sets": {"inlet": [np.array([0]), None]}}
+    sets["field_data"] = {"inlet": np.array([5, 1])}
     table = np.random.default_rng(0).random((12, 2))
     meshes = [meshio.Mesh(points, cells, {"u": row @ points.T}, **sets) for row in table]
     values = np.stack([mesh.point_data["u"] for mesh in meshes])
@@ -156,6 +157,7 @@ def test_named_sets_of_the_shared_mesh_are_in_predictions_and_in_the_file(tmp_pa
         (found,) = fitted.predict(table[:1])
         assert found.point_sets["fixed"].tolist() == [0, 3]
         assert [part.tolist() for part in found.cell_sets["inlet"]] == [[0], []]
+        assert found.field_data["inlet"].tolist() == [5, 1]
 
 
 def test_one_mesh_for_many_rows(runs):

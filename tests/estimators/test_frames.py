@@ -137,12 +137,17 @@ def test_other_numbers_of_frames_are_named_on_meshes(tmp_path, subtests):
             for number, mesh in enumerate(meshes):
                 mesh.write(tmp_path / f"{number}.vtu")
             files, points = f"{tmp_path}/*.vtu", meshes[0].points[:, :2]
-            inner, option = PODRegressor(input_fields=["start"], target_fields=[*fields]), "n_steps"
+            inner, option = PODRegressor(regressor="ridge", input_fields=["start"], target_fields=[*fields]), "n_steps"
             model = RolloutRegressor(inner, window=1)
             if isinstance(asked, list):
                 option, model = "times", TimeConditionedRegressor(inner, times=3 if "last" not in fields else 2)
             X, y = (FieldSet(points, part) for part in np.split(values, [size], axis=-1))
-            arrays = clone(model).set_params(estimator=PODRegressor()).fit(X, y).predict(X, **{option: asked})
+            arrays = (
+                clone(model)
+                .set_params(estimator=PODRegressor(regressor="ridge"))
+                .fit(X, y)
+                .predict(X, **{option: asked})
+            )
             predicted = model.fit(files).predict(files, **{option: asked})
             if expected is None:
                 found = predicted.values

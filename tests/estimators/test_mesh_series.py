@@ -40,7 +40,8 @@ def run(number, times=TIMES, stretch=1.0):
     for time in times:
         u = start * np.exp(-time)
         data = {"u": u, "start": start, "w": np.stack([u, -u], axis=1)}
-        meshes.append(meshio.Mesh(points, CELLS, data, {"flux": [u[CORNER]], "material": [np.arange(len(CORNER))]}))
+        on_cells = {"flux": [u[CORNER]], "material": [np.arange(len(CORNER))]}
+        meshes.append(meshio.Mesh(points, CELLS, data, on_cells, field_data={"inlet": np.array([7, 1])}))
     return MeshSeries(meshes, np.array(times))
 
 
@@ -104,6 +105,8 @@ def test_rollouts_go_on_in_time():
     (found,) = model.predict(short, n_steps=4)
     assert found.times.tolist() == [1.0, 1.5, 2.0, 2.5]
     assert [list(mesh.point_data) for mesh in found.meshes] == [["u"]] * 4
+    # Frames after those of the run have the names of its groups too.
+    assert [mesh.field_data["inlet"].tolist() for mesh in found.meshes] == [[7, 1]] * 4
     np.testing.assert_allclose(frames([found])[..., :2], frames(model.predict(runs())[1:2]))
     (known,) = model.predict(runs()[1:2], n_steps=3)
     assert ["u_true" in mesh.point_data for mesh in known.meshes] == [True, True, False]
@@ -209,6 +212,19 @@ def test_cells_and_ensembles_and_cross_validation():
 
 
 # ---------------------------------------------------------------------- time as a parameter
+def test_an_input_that_is_the_first_frame_is_named_and_none_where_it_is_asked_for():
+    def said(name):
+        inner = PODRegressor(input_fields=[name], target_fields=["u"])
+        with warnings.catch_warnings(record=True) as found:
+            warnings.simplefilter("always")
+            TimeConditionedRegressor(inner).fit(runs(12))
+        return [str(item.message) for item in found if "equals" in str(item.message)]
+
+    (words,) = said("start")
+    assert words.startswith("channel 'start' of X equals channel 'u in frame 0' of y in every sample")
+    assert said("u") == []
+
+
 def test_time_conditioned_from_files_to_series(folder, tmp_path):
     model = by_time().fit(str(folder / "run_*.pvd"))
     np.testing.assert_array_equal(model.times_, TIMES)
@@ -279,7 +295,7 @@ def test_frames_of_other_decades_are_no_truth():
     expect_truth(model.predict([run(1, times)], times=list(asked))[0], 1, asked)
     few = {0.0: True, 1e-9: False, 1e-3: False, 1.0: True}
     expect_truth(model.predict([run(1, [0.0, 1.0])], times=list(few))[0], 1, few)
-    with pytest.raises(FieldDataError, match=r"series 1 has 5 .*\(frame 2: 9e-10 and 1e-09\); expected the same times"):
+    with pytest.raises(FieldDataError, match=r"series 1 has 5 .*\(frame 1, counted from 0: 9e-10 and 1e-09\); expe"):
         by_time().fit([run(0, times), run(1, [0.0, 9e-10, *times[2:]])])
 
 

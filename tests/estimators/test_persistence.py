@@ -610,6 +610,7 @@ def test_a_band_around_what_is_no_estimator_of_such_samples_is_refused(tmp_path)
         {"cell_sets": {"dict": {"left": [[-1]]}}},
         {"cell_sets": {"dict": {"left": [[0]] * 50}}},
         {"cell_sets": "text"},
+        {"field_data": {"dict": {"left": [0]}}},
     ],
 )
 def test_notes_and_sets_of_a_mesh_that_are_none_are_refused(tmp_path, change):

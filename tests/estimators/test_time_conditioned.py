@@ -357,14 +357,14 @@ def test_scalars_and_tables(fields):
     X, _ = fields
     sums = X.sum(axis=(1, 2))[:, :1] * np.linspace(1, 2, 4)
     assert TimeConditionedRegressor(network()).fit(X, sums).predict(X).shape == (12, 4)
-    table = np.random.default_rng(0).random((8, 3))
+    table = np.random.default_rng(0).random((9, 3))
     series = np.concatenate([table @ np.ones((3, 2)) + time for time in np.linspace(0, 1, 4)], axis=1)
     model = TimeConditionedRegressor(PODRegressor(), times=4).fit(table, series)
     np.testing.assert_allclose(model.predict(table), series, atol=1e-4)
     np.testing.assert_allclose(model.predict(table, times=[0.5]), table @ np.ones((3, 2)) + 0.5, atol=1e-4)
     vector = TimeConditionedRegressor(PODRegressor()).fit(table, series[:, 0])
-    assert vector.predict(table).shape == (8,)
-    assert vector.predict(table, times=[0.0, 0.0]).shape == (8, 2)
+    assert vector.predict(table).shape == (9,)
+    assert vector.predict(table, times=[0.0, 0.0]).shape == (9, 2)
 
 
 def test_tables_of_one_shape_are_series_and_functions_have_a_channel_axis():

@@ -8,6 +8,8 @@ from __future__ import annotations
 import csv
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +17,14 @@ import numpy as np
 
 from skop._optional import import_optional
 from skop.data._fieldset import FieldSet
-from skop.data._file_guards import check_hdf5, check_matlab, check_npz, check_regular_file, is_hdf5
+from skop.data._file_guards import (
+    check_hdf5,
+    check_matlab,
+    check_npz,
+    check_regular_file,
+    hdf5_array,
+    is_hdf5,
+)
 from skop.data._mesh_files import existing_file, is_path
 from skop.data._pairing import counts_rows, is_index
 from skop.data.forms._interface import Form
@@ -53,6 +62,8 @@ _QUANTITY = re.compile(
 _SEPARATORS = (",", ";", "\t", "|")
 #: Largest number of channels that the last axis of an array on a grid is taken for.
 _MOST_CHANNELS = 16
+#: Largest number of arrays that a message lists.
+_MOST_SHOWN = 20
 
 
 class ChoiceError(FieldDataError):
@@ -130,12 +141,12 @@ def read_arrays(
     return X, y
 
 
-def _load(path: Path) -> dict[str, Any]:
-    """Arrays of a file by their names; damage ends in an error that names the file."""
+def _load(path: Path, member: str | None = None) -> Any:
+    """Arrays of a file by their names, or one in a group; damage ends in an error that names the file."""
     check_regular_file(path)
     ending = path.suffix.lower()
     try:
-        return _LOADERS[ending](path)
+        return _LOADERS[ending](path) if member is None else _load_member(path, member)
     except (FieldDataError, OptionalDependencyError):
         raise
     # Damage ends in errors of many packages, a size that no memory holds, and a password, in others.
@@ -164,19 +175,45 @@ def _load_mat(path: Path) -> dict[str, Any]:
 
     check_matlab(path)
     # MATLAB stores by columns, so that HDF5, which files of version 7.3 are, shows the axes in reverse.
-    content = {name: array.T for name, array in _load_hdf5(path).items()} if is_hdf5(path) else loadmat(path)
+    if is_hdf5(path):
+        content = {name: held.T for name, held in _load_hdf5(path).items() if not isinstance(held, _InGroup)}
+    else:
+        content = loadmat(path)
     arrays = {name: value for name, value in content.items() if not name.startswith("_")}
     return {name: value for name, value in arrays.items() if getattr(value, "dtype", np.dtype("O")).kind in "fiub"}
 
 
 def _load_hdf5(path: Path) -> dict[str, Any]:
-    """Arrays of an HDF5 file, other than those in its groups."""
+    """Arrays of an HDF5 file, and the shapes of those in its groups."""
     h5py = import_optional("h5py", purpose="read HDF5 files, as those of MATLAB from version 7.3 on are")
+    found: dict[str, Any] = {}
+
+    def note(name: str, item: Any) -> None:
+        # A null data set has no shape.
+        if "/" in name and getattr(item, "shape", None) is not None:
+            found[name] = _InGroup(name, item.shape)
+
     with h5py.File(path, "r") as file:
         check_hdf5(file, path)
         held = {name: item for name, item in file.items() if isinstance(item, h5py.Dataset)}
-        # A null data set has no shape.
-        return {name: np.asarray(item) for name, item in held.items() if item.shape is not None}
+        found |= {name: np.asarray(item) for name, item in held.items() if item.shape is not None}
+        file.visititems(note)
+    return found
+
+
+@dataclass(frozen=True)
+class _InGroup:
+    """An array in a group, read only if it is chosen: files with groups may hold thousands."""
+
+    name: str
+    shape: tuple[int, ...]
+
+
+def _load_member(path: Path, name: str) -> Any:
+    """One array of an HDF5 file, by its name with those of its groups."""
+    h5py = import_optional("h5py", purpose="read HDF5 files")
+    with h5py.File(path, "r") as file:
+        return np.asarray(hdf5_array(file, name, path))
 
 
 #: Readers of files of arrays by their endings.
@@ -195,12 +232,15 @@ def _find_array(
     found = name if name is not None else next(iter(usual), None)
     if found is not None and name is None and say is not None:
         say(f"{path}: {role} = {found} {arrays[found].shape}")
-    return None if found is None else arrays[found]
+    array = None if found is None else arrays[found]
+    return _load(path, array.name) if isinstance(array, _InGroup) else array
 
 
 def _shapes(arrays: Mapping[str, Any]) -> str:
-    """Names and shapes of arrays."""
-    return ", ".join(f"{name} {tuple(array.shape)}" for name, array in arrays.items()) or "nothing"
+    """Names and shapes of arrays, of many the first ones."""
+    words = [f"{name} {tuple(array.shape)}" for name, array in islice(arrays.items(), _MOST_SHOWN)]
+    more = [f"and {len(arrays) - _MOST_SHOWN} more"] if len(arrays) > _MOST_SHOWN else []
+    return ", ".join([*words, *more]) or "nothing"
 
 
 def _arranged(
@@ -356,6 +396,11 @@ def _refuse_text_among_numbers(column: Any, source: Any, chosen_by: str | None) 
                 "row of units; remove these rows."
             )
         advice = "" if chosen_by is None else f" Correct it, or name the columns to use by {chosen_by}."
+        if not strange:
+            advice += (
+                " If the comma is a decimal one, write points in the file, or pass the table of pandas.read_csv(path, "
+                "decimal=',', sep=';') in Python."
+            )
         raise FieldDataError(
             f"column {column.name!r} of {source} holds text, such as {found!r}; expected numbers.{advice}"
         )

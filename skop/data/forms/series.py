@@ -21,6 +21,7 @@ from skop._files import write_in_one_step
 from skop._typing import FloatArray, IntArray, PathOrStr
 from skop.data._fieldset import FieldSet
 from skop.data._mesh_files import (
+    MESH_SETS,
     existing_file,
     find_sources,
     is_mesh_input,
@@ -435,7 +436,7 @@ def read_templates(
         warnings.simplefilter("ignore", SkopWarning)
         read = read_sources([run.frames[number] for number in known], None, cell_data=cell_data, keep_data=True)
     meshes = dict(zip(known, read.meshes, strict=True))
-    sets = {"point_sets": meshes[0].point_sets, "cell_sets": meshes[0].cell_sets}
+    sets = {name: getattr(meshes[0], name) for name in MESH_SETS}
     bare = meshio.Mesh(meshes[0].points, meshes[0].cells, info=meshes[0].info, **sets)
     for kind in ("point_data", "cell_data"):
         held = getattr(meshes[0], kind)

@@ -18,7 +18,7 @@ from skop.estimators.files._file_checks import Held, checks
 from skop.estimators.files._persistence import KNOWN
 from skop.exceptions import FieldDataError, warn
 
-__all__ = ["Numbering", "keep_their_distances", "nodes_correspond"]
+__all__ = ["Numbering", "keep_their_distances", "nodes_correspond", "renumbered_sample"]
 
 #: Nodes correspond if the mean correlation of their distances exceeds this.
 _ALIKE = 0.5
@@ -74,6 +74,32 @@ def keep_their_distances(inputs: FieldSet) -> bool:
     products = distances[1:] @ distances[0]
     found = np.divide(products, sizes[1:] * sizes[0], out=np.zeros(len(products)), where=sizes[1:] * sizes[0] > 0)
     return bool(found.mean() > _ALIKE)
+
+
+def renumbered_sample(first: FloatArray, coords: FloatArray) -> int | None:
+    """Find a sample that has the points of the first one in another order.
+
+    Parameters
+    ----------
+    first : ndarray of shape (P, d)
+        Points of the first sample.
+    coords : ndarray of shape (n, P, d)
+        Points of n samples.
+
+    Returns
+    -------
+    int or None
+        Index of the first such sample; None if there is none.
+    """
+    first = np.asarray(first, dtype=np.float64)
+    tolerance, ordered = _tolerance_of(first), np.sort(first, axis=0)
+    for number, sample in enumerate(np.asarray(coords, dtype=np.float64)):
+        is_same = np.abs(sample - first).max() <= tolerance
+        if is_same or np.abs(np.sort(sample, axis=0) - ordered).max() > tolerance:
+            continue
+        if KDTree(first).query(sample)[0].max() <= tolerance:
+            return number
+    return None
 
 
 @dataclass(frozen=True, eq=False)
@@ -189,12 +215,7 @@ class Numbering:
 
     def _is_other(self, sample: FloatArray) -> bool:
         """Whether the points (P, d) of a sample differ from the first ones by more than rounding."""
-        return bool(np.abs(np.asarray(sample, dtype=np.float64) - self.first).max() > self._tolerance)
-
-    @property
-    def _tolerance(self) -> float:
-        """Distance up to which points are the same."""
-        return 1e-6 * float(np.ptp(self.first, axis=0).max(initial=0.0))
+        return bool(np.abs(np.asarray(sample, dtype=np.float64) - self.first).max() > _tolerance_of(self.first))
 
     def _torn(self, coords: FloatArray) -> FloatArray:
         """Part of the nodes of each sample that lie far from the node that was next to them."""
@@ -210,16 +231,18 @@ class Numbering:
 
     def _refuse_same_points(self, coords: FloatArray) -> None:
         """Refuse a sample with the points of the first training sample in another order."""
-        tolerance, ordered = self._tolerance, np.sort(self.first, axis=0)
-        for number, sample in enumerate(np.asarray(coords, dtype=np.float64)):
-            if not self._is_other(sample) or np.abs(np.sort(sample, axis=0) - ordered).max() > tolerance:
-                continue
-            if KDTree(self.first).query(sample)[0].max() <= tolerance:
-                raise FieldDataError(
-                    f"the sample of index {number} has the same points as the first sample of the fit, but numbered "
-                    "in another order. PODRegressor takes points of the same number for the same node; sort the points "
-                    "and values of all samples alike, for instance by np.lexsort(coords.T)."
-                )
+        number = renumbered_sample(self.first, coords)
+        if number is not None:
+            raise FieldDataError(
+                f"the sample of index {number} has the same points as the first sample of the fit, but numbered in "
+                "another order. PODRegressor takes points of the same number for the same node; sort the points and "
+                "values of all samples alike, for instance by np.lexsort(coords.T)."
+            )
+
+
+def _tolerance_of(first: FloatArray) -> float:
+    """Distance up to which points are the same as those (P, d) of a sample."""
+    return 1e-6 * float(np.ptp(first, axis=0).max(initial=0.0))
 
 
 def _chosen(count: int) -> IntArray:

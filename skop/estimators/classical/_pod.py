@@ -183,8 +183,10 @@ class PODRegressor(FieldRegressor):
     samples. It is scaled so that the leave-one-out residuals of the training samples, divided by their standard
     deviations, have a mean square of 1, times the factor of the leave-one-out error. Between the values of a parameter
     that samples share, the error without all samples of a value comes to it, largest half-way; with two or three
-    values, half of what predictions differ between neighbours. It does not include other errors that no training sample
-    shows: with 15 to 25 samples, some three of four new values lie within two standard deviations, with 9 to 12 fewer.
+    values, half of what predictions differ between neighbours. With `sample_weight` it is that of an observation of
+    mean weight: noise is the root of the mean weight over its own times as large in others. It does not include other
+    errors that no training sample shows: with 15 to 25 samples, some three of four new values lie within two standard
+    deviations, with 9 to 12 fewer.
 
     References
     ----------

@@ -211,7 +211,9 @@ def check_loaded(value: Any) -> None:
             CHECKS[kind.__name__](held)
 
 
-def check_mesh(points: Any, cells: Any, info: Any = None, point_sets: Any = None, cell_sets: Any = None) -> None:
+def check_mesh(
+    points: Any, cells: Any, info: Any = None, point_sets: Any = None, cell_sets: Any = None, field_data: Any = None
+) -> None:
     """Raise an error if points and cells from a file make no mesh.
 
     Parameters
@@ -224,6 +226,8 @@ def check_mesh(points: Any, cells: Any, info: Any = None, point_sets: Any = None
         Notes of skop: None, or a dictionary of lists of names and of booleans.
     point_sets, cell_sets : object, default=None
         Named sets of points, and of cells by their blocks: None, or a dictionary of their numbers.
+    field_data : object, default=None
+        Named groups: None, or a dictionary of a number and a dimension for each.
 
     Raises
     ------
@@ -236,7 +240,7 @@ def check_mesh(points: Any, cells: Any, info: Any = None, point_sets: Any = None
         is_good = is_good and _are_cells(block[1], len(points))
     notes = info.values() if isinstance(info, dict) else [] if info is None else [None]
     is_good = is_good and all(isinstance(note, bool | list | tuple) for note in notes)
-    for sets in (point_sets or {}, cell_sets or {}):
+    for sets in (point_sets or {}, cell_sets or {}, field_data or {}):
         is_good = is_good and isinstance(sets, dict)
     for rows in (point_sets or {}).values() if is_good else ():
         is_good = is_good and _are_cells(rows, len(points))
@@ -244,6 +248,7 @@ def check_mesh(points: Any, cells: Any, info: Any = None, point_sets: Any = None
         is_good = is_good and isinstance(parts, list) and len(parts) == len(cells)
         pairs = zip(parts, cells, strict=True) if is_good else ()
         is_good = is_good and all(_are_cells(rows, len(block[1])) for rows, block in pairs)
+    is_good = is_good and all(is_array(group, (2,), whole=True) for group in (field_data or {}).values())
     if not is_good:
         raise ModelFileError("a mesh in the file has invalid points, cells, notes or sets; fit and save again.")
 

@@ -46,7 +46,7 @@ from skop._parameters import Part
 from skop._sklearn_compat import last_step
 from skop._typing import PathOrStr
 from skop._version import __version__
-from skop.data import BoxScaler, DataSpec, FieldScaler, GridResampler, Scalers, Shapes, TargetForm
+from skop.data import MESH_SETS, BoxScaler, DataSpec, FieldScaler, GridResampler, Scalers, Shapes, TargetForm
 from skop.estimators.files._card import card_of
 from skop.estimators.files._container import digest, read_container, write_container
 from skop.estimators.files._file_checks import check_loaded, check_mesh
@@ -412,7 +412,7 @@ def _encode(value: Any, place: str, tensors: dict[str, torch.Tensor]) -> Any:
         return {"complex" if value.is_complex() else "tensor": place}
     if isinstance(value, meshio.Mesh):
         parts = {"points": value.points, "cells": [[block.type, _as_rows(block.data)] for block in value.cells]}
-        sets = {name: dict(held) for name in ("point_sets", "cell_sets") if (held := getattr(value, name))}
+        sets = {name: dict(held) for name in MESH_SETS if (held := getattr(value, name))}
         return {"mesh": _encode(parts | {"info": value.info} | sets, place, tensors)}
     if isinstance(value, torch.nn.Module):
         weights = value.state_dict()
@@ -599,7 +599,7 @@ def _decode(value: Any, tensors: dict[str, torch.Tensor], level: int = 0) -> Any
         return _UFUNCS[content]
     if tag == "mesh":
         parts = _decode(content, tensors, level + 1)
-        sets = {name: parts.get(name, {}) for name in ("point_sets", "cell_sets")}
+        sets = {name: parts.get(name, {}) for name in MESH_SETS}
         check_mesh(parts["points"], parts["cells"], parts["info"], **sets)
         blocks = [tuple(block) for block in parts["cells"]]
         return meshio.Mesh(parts["points"], blocks, info=parts["info"], **sets)

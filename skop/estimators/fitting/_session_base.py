@@ -18,7 +18,7 @@ from skop.data import FieldLoader, FieldSet, Predictions, Scalers, Targets, Trai
 from skop.data._fieldset import piece_length
 from skop.estimators.classical._components import MOST_EXACT
 from skop.estimators.classical._copies import groups_of_same_inputs, linked
-from skop.estimators.classical._nodes import keep_their_distances, nodes_correspond
+from skop.estimators.classical._nodes import keep_their_distances, nodes_correspond, renumbered_sample
 from skop.estimators.classical._pod import PODRegressor
 from skop.estimators.fitting._base_model import BaseModel, remainder_sizes, standardized
 from skop.estimators.fitting._comparison import Comparison, is_better_than_mean, pairs
@@ -49,6 +49,7 @@ _NO_IMAGES = (
     "predictions are averaged over symmetries, and a classical model can be only where all samples share points that "
     "these map onto each other, and y is on the points of X"
 )
+_OTHER_NODES = "the nodes of samples with points of their own do not correspond"
 #: Fewest samples for a base model.
 _LEAST_SAMPLES = 10
 _TOO_FEW = f"it needs at least {_LEAST_SAMPLES}"
@@ -101,7 +102,7 @@ class SessionBase:
         if session.plan.feeds_back and _units_of(scalers) is None:
             reason = reason or "logarithms are learned, or points are scaled apart, and not changes since a last frame"
         if reason:
-            self._refuse(reason)
+            self._refuse(reason, whole)
             return
 
         def fit() -> tuple[BaseModel, Predictions]:
@@ -179,7 +180,7 @@ class SessionBase:
         options = units, session.weight, session.n_frames, session.groups, session.plan.last_frame
         return BaseModel.fit(kind, samples, session.used, *options)
 
-    def _refuse(self, reason: str) -> None:
+    def _refuse(self, reason: str, data: TrainingData) -> None:
         """Raise or warn where the samples cannot have the base that is asked for."""
         model = self.session.estimator
         if model._continues:
@@ -205,6 +206,13 @@ class SessionBase:
             warn(
                 f"there is no base model, since {reason}, and a classical model would need them there at once. "
                 "Set base=None to say so, or base='pod' if they fit into memory."
+            )
+        coords = data.inputs.coords if reason == _OTHER_NODES else None
+        if coords is not None and (number := renumbered_sample(coords[0], coords)) is not None:
+            warn(
+                f"there is no base model, since {reason}: {data.called[number]} has the points of {data.called[0]} in "
+                "another order. Sort the points and values of all samples alike, by the numbers of the mesher or by "
+                "numpy.lexsort(coords.T), with which errors are often far smaller; or set base=None to say so."
             )
 
     def options(self, rows: IntArray) -> dict[str, Any]:
@@ -304,7 +312,7 @@ def why_no_base(
         "samples differ in their number of points": lambda: data.inputs.is_ragged,
         f"there are {n_used} {called}, and {_TOO_FEW}": lambda: n_used < _LEAST_SAMPLES,
         _TOO_LARGE: lambda: is_auto and _is_too_large(data, is_held=not plan.feeds_back),
-        "the nodes of samples with points of their own do not correspond": lambda: not nodes_correspond(data.inputs),
+        _OTHER_NODES: lambda: not nodes_correspond(data.inputs),
         "distances between nodes of samples with points of their own differ too much for nodes that correspond": (
             lambda: is_auto and not keep_their_distances(data.inputs)
         ),

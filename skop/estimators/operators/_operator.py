@@ -83,6 +83,8 @@ class OperatorRegressor(OperatorParameters, CallbackSupportMixin, MeasuresCost, 
         Names of the columns, where X was a DataFrame.
     geometry_ : {"grid", "structured", "points"}
         Arrangement of the points, see the parameter `geometry`.
+    periodic_axes_ : tuple of int
+        Axes of the grid around which convolutions wrap, and along which arrays are one period.
     resampling_error_ : float or None
         Mean relative L2 error of the training targets after interpolation to the grid and back: the error of a network
         without any error on the grid. None without resampling. A fit warns above 0.02.
@@ -401,6 +403,7 @@ class OperatorRegressor(OperatorParameters, CallbackSupportMixin, MeasuresCost, 
         network: dict[str, Any] = {
             "weights": sum(weight.numel() for weight in self.module_.parameters()),
             "geometry": self.geometry_,
+            "periodic_axes": list(getattr(self, "periodic_axes_", ())),
             "precision": self.dtype_,
             "epochs": self.n_iter_,
             "kept_epoch": self.best_iter_,

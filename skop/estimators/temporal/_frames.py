@@ -45,6 +45,7 @@ from skop.estimators.fitting._session import check_logarithms
 from skop.estimators.operators._operator import OperatorRegressor
 from skop.exceptions import FieldDataError, warn
 from skop.metrics import relative_l2_error
+from skop.surrogate._profile import Finding
 from skop.training import TrainingPlan
 
 __all__ = ["BaseFrameRegressor", "join_frames", "repeat_samples"]
@@ -106,6 +107,23 @@ class BaseFrameRegressor(MeasuresCost, WrappingRegressor):
             check_order_of_files(runs, names, groups, "groups")
             X, y = self._open_training_series(runs, targets)
         return super()._read(X, y, params=params, sample_weight=sample_weight, groups=groups, **options)
+
+    def _problems(self, data: TrainingData, columns: Sequence[str] | None, *, has_groups: bool) -> list[Finding]:
+        """What a fit warns of, with fields of meshes and frames by their names; X may hold the first frame."""
+        held, field, inputs = self.__dict__.get("series_"), data.targets.field, data.inputs
+        if held is None or field is None:
+            return super()._problems(data, columns, has_groups=has_groups)
+        frame = [name if count == 1 else f"{name}_{k}" for name, count in held["components"] for k in range(count)]
+        n_given, given = getattr(self, "window", 0), held["input_fields"]
+        total = n_given + field.n_channels // len(frame)
+        names = [f"{name} in frame {number}" for number in range(total) for name in frame]
+        own = names[: n_given * len(frame)] or given
+        named = _with_names(field, names[n_given * len(frame) :])
+        data = replace(data, inputs=_with_names(inputs, own), targets=replace(data.targets, field=named))
+        # An initial value is learned with the other frames, of which it is no copy.
+        starts = {f"channel {name!r}" for name in given if name in held["target_fields"]}
+        found = super()._problems(data, columns, has_groups=has_groups)
+        return [finding for finding in found if finding.what not in starts]
 
     def _read_inputs(self, X: Any, params: Any = None) -> tuple[FieldSet, list[Any] | None]:
         """Read the X of a prediction; also return its runs if it is time series of meshes."""
@@ -408,6 +426,13 @@ def _norm_of_frames(
 def repeat_samples(fields: FieldSet, count: int) -> FieldSet:
     """Repeat each sample, with its copies directly after the other."""
     return fields[np.repeat(np.arange(len(fields)), count)]
+
+
+def _with_names(fields: FieldSet, names: Sequence[str]) -> FieldSet:
+    """Fields with names of their channels, unless they have some, or another number of channels."""
+    if fields.channel_names is not None or fields.values is None or fields.n_channels != len(names):
+        return fields
+    return fields.with_values(fields.values, names).with_params(fields.params)
 
 
 def join_frames(points: FieldSet, frames: list[FloatArray]) -> FieldSet:

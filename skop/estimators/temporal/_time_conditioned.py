@@ -582,7 +582,7 @@ def _check_equal_times(run: MeshRun, times: FloatArray, where: str) -> None:
         other = ""
         if len(run.times) == len(times):
             k = int(_differ(run.times, times).argmax())
-            other = f" (frame {k + 1}: {float(run.times[k])} and {float(times[k])})"
+            other = f" (frame {k}, counted from 0: {float(run.times[k])} and {float(times[k])})"
         raise FieldDataError(
             f"{run.name} has {len(run.times)} frames at times {run.times[0]:g} to {run.times[-1]:g}, {where} has "
             f"{len(times)} at {times[0]:g} to {times[-1]:g}{other}; expected the same times. Cut or interpolate the "
