@@ -23,6 +23,11 @@ class SymmetryOptions(Part):
     ('flip_x',)
     """
 
+    @property
+    def are_declared(self) -> bool:
+        """Whether there is any symmetry."""
+        return bool(len(self.names) or len(self.mirrors) or len(self.rotations))
+
     names: Any = param(
         SequenceOf(str),
         default=(),

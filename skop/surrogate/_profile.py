@@ -556,7 +556,7 @@ class Profile:
                         "before, as an initial value is."
                     )
                     yield Finding("problem", text, (), given.label)
-                    return
+                    break
 
     def _designs(self) -> Iterator[Finding]:
         """Designs whose errors say little of new samples: one parameter at a time, two values, rows of a run."""

@@ -35,9 +35,9 @@ __all__ = [
 
 #: Fields go on around an axis if their bend over its ends, in units of that within, lies in this range.
 BENDS = (0.5, 1.5)
-#: Fewest points of an axis around which fields can be found to go on.
-_FEWEST_POINTS = 8
-#: Most values of fields that tell whether fields go on around an axis.
+#: Fewest points of an axis, and lines along it, of which fields can be found to go on.
+_FEWEST = 8
+#: Most values of a set of fields that tell whether these go on around an axis.
 _MOST_NUMBERS = 2**21
 #: Moved points may leave the box of a fit by this part of its extent.
 _OUTSIDE = 0.05
@@ -100,8 +100,9 @@ def axes_around(fields: Sequence[FieldSet], rows: IntArray) -> tuple[int, ...]:
     """Return the axes of a grid around which all fields of samples go on as they do within.
 
     The bend of a field is its second difference, over one point and over an eighth of the axis. Over the two ends of an
-    axis it is neither larger than within, as at a wall, nor is it much smaller for all channels, as where nothing
-    happens at the ends. Channels that do not change along an axis tell nothing.
+    axis it must not be larger than within, as at a wall, for any channel that changes along the axis. One channel must
+    tell so: neighbours are alike, and the two ends are as neighbours are, not the same point twice, nor a place where
+    nothing happens.
 
     Parameters
     ----------
@@ -117,32 +118,38 @@ def axes_around(fields: Sequence[FieldSet], rows: IntArray) -> tuple[int, ...]:
     """
     held = [one for one in fields if one.n_channels]
     grids = [one[rows[: max(1, _MOST_NUMBERS // int(np.prod(one.shape[1:])))]].to_grid() for one in held]
-    if not grids:
-        return ()
-    bends = [np.concatenate([_bends(grid, axis) for grid in grids]) for axis in range(grids[0].ndim - 2)]
-    least, most = BENDS
-    return tuple(
-        axis for axis, found in enumerate(bends) if len(found) and found.max() <= most and found[:, 0].max() >= least
-    )
-
-
-def _bends(grid: FloatArray, axis: int) -> FloatArray:
-    """Root mean square bends of channels over the ends of an axis, in units of those within, for both steps (c, 2)."""
-    lines = np.moveaxis(np.asarray(grid, dtype=np.float64), axis + 1, 0)
-    count = len(lines)
-    if count < _FEWEST_POINTS:
-        return np.empty((0, 2))
-    lines = lines.reshape(count, -1, lines.shape[-1])
-    rounding = 16 * float(np.finfo(np.result_type(grid, np.float32)).eps)
-    changes = np.ptp(lines, axis=0).max(axis=0) > rounding * np.abs(lines).max(axis=(0, 1))
     found = []
+    for axis in range(grids[0].ndim - 2 if grids else 0):
+        bends, tells = (np.concatenate(parts) for parts in zip(*(_ends(grid, axis) for grid in grids), strict=True))
+        if tells.any() and bends.max() <= BENDS[1]:
+            found.append(axis)
+    return tuple(found)
+
+
+def _ends(grid: FloatArray, axis: int) -> tuple[FloatArray, FloatArray]:
+    """Bends (c, 2) over the ends of an axis, in units of those within, and channels that tell that they go on there."""
+    lines = np.moveaxis(grid, axis + 1, 0)
+    lines = lines.reshape(len(lines), -1, lines.shape[-1])
+    lines = np.asarray(lines[:, :: -(-lines.size // _MOST_NUMBERS)], dtype=np.float64)
+    rounding = 16 * float(np.finfo(np.result_type(grid, np.float32)).eps) * np.abs(lines).max(axis=(0, 1))
+    changes = np.ptp(lines, axis=0).max(axis=0) > rounding
+    lines, rounding, count = lines[..., changes], rounding[changes], len(lines)
+    if min(lines.shape[:2]) < _FEWEST or not changes.any():
+        return np.zeros((1, 2)), np.zeros(1)
+    bends = []
     for step in (1, count // 8):
-        bends = np.roll(lines, step, axis=0) - 2 * lines + np.roll(lines, -step, axis=0)
-        squares = np.square(bends[..., changes]).mean(axis=1)
-        ends = np.concatenate([squares[:step], squares[count - step :]]).mean(axis=0)
-        within = squares[step : count - step].mean(axis=0)
-        found.append(np.sqrt(ends / np.where(within > 0, within, 1.0)))
-    return np.stack(found, axis=1)
+        squares = np.square(np.roll(lines, step, axis=0) - 2 * lines + np.roll(lines, -step, axis=0)).mean(axis=1)
+        within = np.sqrt(squares[step : count - step].mean(axis=0))
+        ends = np.sqrt(np.concatenate([squares[:step], squares[count - step :]]).mean(axis=0))
+        # Straight lines bend by rounding alone.
+        ratio = np.divide(ends, within, out=np.full_like(ends, np.inf), where=within > rounding)
+        bends.append(np.where(ends > rounding, ratio, 0.0))
+    # Values of a line that have nothing to do with each other differ by twice its variance in the mean square.
+    apart = 2 * lines.var(axis=0, ddof=1).mean(axis=0)
+    beside, around = (np.square(part).mean(axis=(0, 1)) for part in (np.diff(lines, axis=0), lines[:1] - lines[-1:]))
+    is_once = np.abs(lines[0] - lines[-1]).max(axis=0) > rounding
+    tells = is_once & (bends[0] >= BENDS[0]) & (beside <= apart / 2) & (around <= (beside + apart) / 2)
+    return np.stack(bends, axis=1), tells
 
 
 def declared_symmetries(

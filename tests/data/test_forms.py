@@ -361,7 +361,12 @@ def test_arrays_in_groups_of_a_file_are_chosen_by_their_paths(folder):
     np.testing.assert_array_equal(read_samples(["a.h5"], Choice(x="in/P", y="out/deep/u")).y, y.to_grid())
     with pytest.raises(FieldDataError, match=r"holds: in/P \(9, 5, 4, .*, more/0 .*, and 12 more"):
         pod(input_fields=["P"], target_fields=["out/deep/u"]).fit("a.h5")
-    written("one.h5", **{"out/u": y.to_grid()})
+    slashes = pod(input_fields=["/in/P"], target_fields=["/out/deep/u"]).fit("a.h5")
+    np.testing.assert_array_equal(slashes.predict("a.h5"), expected)
+    # One array beside groups is the one that is meant, and so is one in a group.
+    written("beside.h5", **{"u": y.to_grid(), "meta/t": np.zeros(3), "meta/name": np.array([b"a", b"b"])})
+    np.testing.assert_array_equal(pod().fit(X.to_grid(), "beside.h5").predict(X.to_grid()), expected)
+    written("one.h5", **{"out/u": y.to_grid(), "out/name": np.array([b"a", b"b"])})
     np.testing.assert_array_equal(pod().fit(X.to_grid(), "one.h5").predict(X.to_grid()), expected)
 
 

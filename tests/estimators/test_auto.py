@@ -680,6 +680,8 @@ def test_symmetries_and_seeds_reach_candidates_without(fields):
     assert first.symmetries == ["flip_x"]
     assert isinstance(first.random_state, int)
     assert (second.symmetries, second.random_state) == (["flip_y"], 5)
+    preset = ("darcy", LaMORegressor.from_preset("darcy"))
+    assert make_candidates([preset], rng, ["flip_x"], False)[0].estimator.symmetries == ["flip_x"]
     model = by_epochs(("LaMO", lamo()), cv=KFold(2), symmetries=["flip_x"]).fit(X[:8], y[:8])
     assert model.estimator_.symmetries == ["flip_x"]
 

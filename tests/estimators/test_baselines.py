@@ -28,6 +28,7 @@ from skop import (
 )
 from skop.data import unit_grid
 from skop.datasets import make_antiderivative, make_joukowski, make_moving_hole, make_wake
+from skop.estimators.classical import _few_samples
 from skop.estimators.classical._copies import without_copies
 from skop.estimators.classical._kernel_models import KernelModel, System
 from skop.estimators.classical._nodes import Numbering
@@ -429,6 +430,15 @@ def test_of_few_samples_the_error_of_the_whole_choice_without_each_is_told(monke
     (mean, spread), (before, smaller) = (each.predict(new, return_std=True) for each in (model, closed))
     np.testing.assert_array_equal(mean, before)
     np.testing.assert_allclose(spread / smaller, model.leave_one_out_error_ / closed.leave_one_out_error_, rtol=1e-8)
+
+
+@pytest.mark.parametrize(("n_groups", "n_rows", "is_repeated"), [(8, 32, True), (9, 28, False), (8, 33, False)])
+def test_the_choice_is_repeated_for_few_groups_of_not_too_many_rows(monkeypatch, n_groups, n_rows, is_repeated):
+    asked = []
+    monkeypatch.setattr(_few_samples, "_error_of_choices", lambda *given: asked.append(given) or 0.0)
+    X = np.random.default_rng(0).random((n_groups * n_rows, 2))
+    PODRegressor(regressor="ridge").fit(X, X[:, 0] ** 2, groups=np.arange(len(X)) % n_groups)
+    assert bool(asked) is is_repeated
 
 
 @pytest.mark.filterwarnings("ignore:X is outside")

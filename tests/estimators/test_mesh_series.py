@@ -213,8 +213,8 @@ def test_cells_and_ensembles_and_cross_validation():
 
 # ---------------------------------------------------------------------- time as a parameter
 def test_an_input_that_is_the_first_frame_is_named_and_none_where_it_is_asked_for():
-    def said(name):
-        inner = PODRegressor(input_fields=[name], target_fields=["u"])
+    def said(*names, target="u"):
+        inner = PODRegressor(input_fields=[*names], target_fields=[target])
         with warnings.catch_warnings(record=True) as found:
             warnings.simplefilter("always")
             TimeConditionedRegressor(inner).fit(runs(12))
@@ -222,7 +222,9 @@ def test_an_input_that_is_the_first_frame_is_named_and_none_where_it_is_asked_fo
 
     (words,) = said("start")
     assert words.startswith("channel 'start' of X equals channel 'u in frame 0' of y in every sample")
-    assert said("u") == []
+    assert said("u") == said("w", target="w") == []
+    # Beside it another copy of the first frame is named.
+    assert len(said("u", "start")) == 1
 
 
 def test_time_conditioned_from_files_to_series(folder, tmp_path):

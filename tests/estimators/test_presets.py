@@ -5,7 +5,7 @@ import warnings
 import numpy as np
 import pytest
 
-from skop import FieldSet, LaMORegressor, TimeConditionedRegressor
+from skop import AMORegressor, FieldSet, GeoMaNORegressor, LaMORegressor, MNORegressor, TimeConditionedRegressor
 from skop.data import DataSpec, TargetForm
 from skop.losses import get_loss
 from skop.parts import GridSSD, Hydra, Mamba2
@@ -180,6 +180,8 @@ def test_settings_are_those_of_the_scripts(subtests):
             assert parameters["training__ema_decay"] is None
             assert parameters["training__decay_bias_and_norm"] is True
             assert parameters["symmetries__periodic"] is False
+    for kind, name in ((MNORegressor, "darcy"), (AMORegressor, "pipe"), (GeoMaNORegressor, "navier_stokes")):
+        assert kind.from_preset(name).symmetries.periodic is False
 
 
 @pytest.mark.parametrize("name", NAMES)

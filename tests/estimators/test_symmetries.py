@@ -445,8 +445,15 @@ def fourier(size, n_samples=12):
     return rng.normal(size=(n_samples, 4)) @ np.cos(wave) + rng.normal(size=(n_samples, 4)) @ np.sin(wave)
 
 
+def rough(n_samples, size):
+    """Random fields whose spectrum falls with the wavenumber, to the shortest waves of a grid of one period."""
+    spectrum = np.fft.rfft(RANDOM.normal(size=(n_samples, size))) / (3 + np.arange(size // 2 + 1))
+    return np.fft.irfft(spectrum, size)
+
+
 GOING_ON = {
     "periodic": lambda waves, t: waves(48),
+    "periodic and rough": lambda waves, t: rough(12, 48),
     "periodic with noise": lambda waves, t: waves(48) + 0.1 * RANDOM.normal(size=(12, 48)),
     "period with its end": lambda waves, t: np.pad(waves(48), ((0, 0), (0, 1)), mode="wrap"),
     "part of a period": lambda waves, t: waves(64)[:, :48],
@@ -454,6 +461,10 @@ GOING_ON = {
     "walls with noise": lambda waves, t: (
         np.outer(1 + waves(12)[:, 0] / 9, t - t**2) + 0.01 * RANDOM.normal(size=(12, 48))
     ),
+    "rough period with its end": lambda waves, t: np.pad(rough(12, 48), ((0, 0), (0, 1)), mode="wrap"),
+    "part of a rough period": lambda waves, t: rough(12, 192)[:, :48],
+    "noise": lambda waves, t: RANDOM.normal(size=(12, 48)),
+    "straight lines": lambda waves, t: waves(12)[:, :1] * t,
     "slopes of walls": lambda waves, t: waves(4)[:, :3] @ np.cos(np.pi * np.outer(np.arange(1, 4), t)),
     "nothing at the ends": lambda waves, t: np.exp(-(((t - 0.5 - waves(9)[:, :1] / 90) / 0.1) ** 2)),
     "constant": lambda waves, t: np.repeat(waves(4)[:, :1], 48, axis=1),
@@ -493,6 +504,10 @@ def test_convolutions_wrap_and_arrays_are_periods_where_the_samples_go_on(tmp_pa
         np.testing.assert_array_equal(model.predict(fine), shifted.predict(fine))
     model.save(tmp_path / "model.skop")
     np.testing.assert_array_equal(skop.load(tmp_path / "model.skop").predict(fine), model.predict(fine))
+    # Shifts that are declared later make arrays periods too, whatever the network does.
+    later = small(**options, symmetries=skop.SymmetryOptions(periodic=False), warm_start=True).fit(X, X**2)
+    later.set_params(symmetries=["shift_x"]).fit(X, X**2)
+    assert (later.periodic_axes_, later.surrogate_.periodic) == ((), (0,))
     for other in (
         small(**options, symmetries=skop.SymmetryOptions(periodic=False)),
         small(**options, geometry="points"),

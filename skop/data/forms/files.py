@@ -97,7 +97,8 @@ class _Files(Form):
         if path.suffix.lower() == ".csv":
             return numbers_of(read_csv(path), targets, path)
         arrays = _load(path)
-        name = next(iter(targets), next(iter(arrays)) if len(arrays) == 1 else None)
+        outer = [name for name in arrays if "/" not in name] or list(arrays)
+        name = next(iter(targets), outer[0] if len(outer) == 1 else None)
         return _with_channels(_find_array(arrays, "y", name, path, _CHOSEN_BY), "auto")
 
     def listed(self, X: Any, design: Any) -> tuple[Any, Any]:
@@ -189,8 +190,8 @@ def _load_hdf5(path: Path) -> dict[str, Any]:
     found: dict[str, Any] = {}
 
     def note(name: str, item: Any) -> None:
-        # A null data set has no shape.
-        if "/" in name and getattr(item, "shape", None) is not None:
+        # A null data set has no shape, and texts are no fields.
+        if "/" in name and getattr(item, "shape", None) is not None and item.dtype.kind in "fiub":
             found[name] = _InGroup(name, item.shape)
 
     with h5py.File(path, "r") as file:
@@ -224,6 +225,7 @@ def _find_array(
     arrays: Mapping[str, Any], role: str, name: str | None, path: Path, chosen_by: Mapping[str, str], say: Any = None
 ) -> Any:
     """Array of a role, by the name that was given or by the usual ones; None if there is none of these."""
+    name = None if name is None else name.strip("/")
     if name is not None and name not in arrays:
         raise ChoiceError(f"{path} has no array {name!r}; it holds: {_shapes(arrays)}")
     usual = [known for known in _ARRAY_NAMES[role] if known in arrays]

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["tell_error_of_few"]
 
-#: Most rows, of few groups, for which the choice is repeated: of 160 rows a fit takes three times as long.
+#: Most rows, of few groups, for which the choice is repeated: a fit takes three to eight times as long.
 _MOST_ROWS = 256
 
 

@@ -93,7 +93,7 @@ def renumbered_sample(first: FloatArray, coords: FloatArray) -> int | None:
     """
     first = np.asarray(first, dtype=np.float64)
     tolerance, ordered = _tolerance_of(first), np.sort(first, axis=0)
-    for number, sample in enumerate(np.asarray(coords, dtype=np.float64)):
+    for number, sample in enumerate(coords):
         is_same = np.abs(sample - first).max() <= tolerance
         if is_same or np.abs(np.sort(sample, axis=0) - ordered).max() > tolerance:
             continue

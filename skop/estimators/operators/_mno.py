@@ -10,6 +10,7 @@ from skop._parameters import Whole, param
 from skop._sklearn_compat import Interval
 from skop.data import DataSpec
 from skop.estimators.operators._operator import OperatorRegressor
+from skop.estimators.operators._parameters import PUBLISHED
 from skop.estimators.operators.presets import mno
 from skop.exceptions import SkopWarning, warn
 from skop.modules import LINE_DIRECTIONS
@@ -186,7 +187,7 @@ class MNORegressor(OperatorRegressor):
         ):
             if given not in known:
                 raise ValueError(f"{cls.__name__} has no {what} {given!r}; choose from {sorted(known)}.")
-        return cls._with_own_parts(mno.preset(name, host, mixer)).set_params(**changes)
+        return cls._with_own_parts(PUBLISHED | mno.preset(name, host, mixer)).set_params(**changes)
 
     def _build_network(self, spec: DataSpec, geometry: str) -> SequenceNetwork:
         """Build the host for the data."""

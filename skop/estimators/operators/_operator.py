@@ -84,7 +84,7 @@ class OperatorRegressor(OperatorParameters, CallbackSupportMixin, MeasuresCost, 
     geometry_ : {"grid", "structured", "points"}
         Arrangement of the points, see the parameter `geometry`.
     periodic_axes_ : tuple of int
-        Axes of the grid around which convolutions wrap, and along which arrays are one period.
+        Axes of the grid along which samples are one period: convolutions, if there are any, wrap around them.
     resampling_error_ : float or None
         Mean relative L2 error of the training targets after interpolation to the grid and back: the error of a network
         without any error on the grid. None without resampling. A fit warns above 0.02.
@@ -365,8 +365,8 @@ class OperatorRegressor(OperatorParameters, CallbackSupportMixin, MeasuresCost, 
             spacing=self.spacing_,
             refinement=self.refinement,
             symmetries=self._symmetries,
-            # Files of earlier versions do not say it.
-            periodic=getattr(self, "periodic_axes_", periodic_axes(self._symmetries, self.geometry_)),
+            # Declared shifts of a continued fit, and of files of earlier versions, are not among those of the network.
+            periodic=(*getattr(self, "periodic_axes_", ()), *periodic_axes(self._symmetries, self.geometry_)),
             centre=getattr(self, "symmetry_centre_", None),
             columns=self._columns(self.spec_),
             sensors=None,

@@ -16,7 +16,10 @@ from skop.estimators._options import SymmetryOptions
 from skop.exceptions import SkopWarning, warn
 from skop.training import TrainingOptions
 
-__all__ = ["OperatorParameters"]
+__all__ = ["PUBLISHED", "OperatorParameters"]
+
+#: What published models have in common: they are networks alone, with zeros outside the grid.
+PUBLISHED: dict[str, Any] = {"base": None, "symmetries": SymmetryOptions(periodic=False)}
 
 #: Parameters of the training and of predictions, which change neither the network nor the scaling of the data.
 _FREE_PARAMETERS = frozenset(
@@ -253,7 +256,8 @@ class OperatorParameters(HasParts):
         name : str
             Name of a benchmark of the paper, such as ``"darcy"``.
         **changes
-            Parameters that differ from the preset; those of parts as ``training__ema_decay``.
+            Parameters that differ from the preset; those of parts as ``training__ema_decay``. Other `symmetries` have
+            a `periodic` of their own.
 
         Returns
         -------
@@ -273,9 +277,7 @@ class OperatorParameters(HasParts):
         """
         if name not in cls._presets:
             raise ValueError(f"{cls.__name__} has no preset {name!r}; choose from {sorted(cls._presets)}.")
-        # The published models are networks alone, with zeros outside the grid.
-        published = {"base": None, "symmetries": SymmetryOptions(periodic=False)} | cls._presets[name]
-        return cls._with_own_parts(published).set_params(**changes)
+        return cls._with_own_parts(PUBLISHED | cls._presets[name]).set_params(**changes)
 
     @property
     def _symmetries(self) -> SymmetryOptions | None:
@@ -285,7 +287,7 @@ class OperatorParameters(HasParts):
         declared: SymmetryOptions = self._options("symmetries")
         # Estimators around this one ask before its fit checks its parts, and predictions after the user changed them.
         declared._validate_params()
-        return declared if len(declared.names) or len(declared.mirrors) or len(declared.rotations) else None
+        return declared if declared.are_declared else None
 
     def _check_options(self, spec: DataSpec, geometry: str) -> None:
         """Warn about parameters without effect on data of this `DataSpec.network_spec` and geometry, or refuse them."""

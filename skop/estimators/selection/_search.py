@@ -127,7 +127,10 @@ def make_candidates(given: Any, rng: np.random.RandomState, symmetries: Any, wei
         changes: dict[str, Any] = {}
         changes |= {name: seed for name, end in ends.items() if end == "random_state" and params[name] is None}
         if symmetries is not None:
-            changes |= {name: symmetries for name, end in ends.items() if end == "symmetries" and params[name] is None}
+            own = {name: params[name] for name, end in ends.items() if end == "symmetries"}
+            changes |= {
+                name: symmetries for name, held in own.items() if not getattr(held, "are_declared", held is not None)
+            }
         limits = tuple(name for name, end in ends.items() if end == "max_time")
         candidates.append(Candidate(item[0], estimator.set_params(**changes), limits))
         if weighs and not has_fit_parameter(estimator, "sample_weight"):

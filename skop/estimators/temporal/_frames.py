@@ -113,17 +113,21 @@ class BaseFrameRegressor(MeasuresCost, WrappingRegressor):
         held, field, inputs = self.__dict__.get("series_"), data.targets.field, data.inputs
         if held is None or field is None:
             return super()._problems(data, columns, has_groups=has_groups)
-        frame = [name if count == 1 else f"{name}_{k}" for name, count in held["components"] for k in range(count)]
+        components = held["components"]
+        parts = {name: [name] if count == 1 else [f"{name}_{k}" for k in range(count)] for name, count in components}
+        frame = [part for own in parts.values() for part in own]
         n_given, given = getattr(self, "window", 0), held["input_fields"]
         total = n_given + field.n_channels // len(frame)
         names = [f"{name} in frame {number}" for number in range(total) for name in frame]
-        own = names[: n_given * len(frame)] or given
+        own = names[: n_given * len(frame)] or [part for name in given for part in parts.get(name, [name])]
         named = _with_names(field, names[n_given * len(frame) :])
         data = replace(data, inputs=_with_names(inputs, own), targets=replace(data.targets, field=named))
         # An initial value is learned with the other frames, of which it is no copy.
-        starts = {f"channel {name!r}" for name in given if name in held["target_fields"]}
+        starts = {
+            f"channel {part!r}" for name in given if name in held["target_fields"] for part in parts.get(name, ())
+        }
         found = super()._problems(data, columns, has_groups=has_groups)
-        return [finding for finding in found if finding.what not in starts]
+        return [finding for finding in found if not (finding.what in starts and " equals " in str(finding))]
 
     def _read_inputs(self, X: Any, params: Any = None) -> tuple[FieldSet, list[Any] | None]:
         """Read the X of a prediction; also return its runs if it is time series of meshes."""
