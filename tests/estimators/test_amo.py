@@ -104,7 +104,7 @@ def test_every_number_of_the_paper_is_in_the_preset(subtests):
             # What is reported is the model of the last epoch, without averaging, early stopping or augmentation.
             assert parameters["early_stopping"] is False
             assert parameters["training__ema_decay"] is None
-            assert parameters["symmetries"] is None
+            assert parameters["symmetries__periodic"] is False
             assert parameters["training__subsample_points"] is None
 
 

@@ -343,7 +343,7 @@ def test_scores_do_not_see_points_without_cells(tmp_path):
         assert model.score(X, y) == score
     assert model.score_channels(far) == small().fit(ragged()).score_channels(ragged())
     # Meshes that were predicted are targets again, with a warning that they are not the truth.
-    with pytest.warns(SkopWarning, match="field 'stress' of mesh 0 is a prediction"):
+    with pytest.warns(SkopWarning, match="fields 'stress' and 'displacement' are predictions"):
         assert model.score(far, model.predict(far)) == 1
     scalars = small(target_fields=None).fit(far, np.arange(6.0))
     np.testing.assert_array_equal(
