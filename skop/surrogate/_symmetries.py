@@ -34,7 +34,7 @@ __all__ = [
 ]
 
 #: Fields go on around an axis if their bend over its ends, in units of that within, lies in this range.
-BENDS = (0.5, 1.5)
+_BENDS = (0.5, 1.5)
 #: Fewest points of an axis, and lines along it, of which fields can be found to go on.
 _FEWEST = 8
 #: Most values of a set of fields that tell whether these go on around an axis.
@@ -121,7 +121,7 @@ def axes_around(fields: Sequence[FieldSet], rows: IntArray) -> tuple[int, ...]:
     found = []
     for axis in range(grids[0].ndim - 2 if grids else 0):
         bends, tells = (np.concatenate(parts) for parts in zip(*(_ends(grid, axis) for grid in grids), strict=True))
-        if tells.any() and bends.max() <= BENDS[1]:
+        if tells.any() and bends.max() <= _BENDS[1]:
             found.append(axis)
     return tuple(found)
 
@@ -148,7 +148,7 @@ def _ends(grid: FloatArray, axis: int) -> tuple[FloatArray, FloatArray]:
     apart = 2 * lines.var(axis=0, ddof=1).mean(axis=0)
     beside, around = (np.square(part).mean(axis=(0, 1)) for part in (np.diff(lines, axis=0), lines[:1] - lines[-1:]))
     is_once = np.abs(lines[0] - lines[-1]).max(axis=0) > rounding
-    tells = is_once & (bends[0] >= BENDS[0]) & (beside <= apart / 2) & (around <= (beside + apart) / 2)
+    tells = is_once & (bends[0] >= _BENDS[0]) & (beside <= apart / 2) & (around <= (beside + apart) / 2)
     return np.stack(bends, axis=1), tells
 
 

@@ -366,7 +366,7 @@ class OperatorRegressor(OperatorParameters, CallbackSupportMixin, MeasuresCost, 
             refinement=self.refinement,
             symmetries=self._symmetries,
             # Declared shifts of a continued fit, and of files of earlier versions, are not among those of the network.
-            periodic=(*getattr(self, "periodic_axes_", ()), *periodic_axes(self._symmetries, self.geometry_)),
+            periodic=tuple({*getattr(self, "periodic_axes_", ()), *periodic_axes(self._symmetries, self.geometry_)}),
             centre=getattr(self, "symmetry_centre_", None),
             columns=self._columns(self.spec_),
             sensors=None,
