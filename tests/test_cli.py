@@ -1117,6 +1117,7 @@ def test_time_series_are_fitted_and_scored_as_by_the_estimators(trajectories, ca
     model, data = skop.load(folder / "rollout.skop"), str(folder / "run_*.pvd")
     assert lines[0].startswith(f"{folder / 'rollout.skop'}: RolloutRegressor of LaMORegressor, 1 epoch (max_iter)")
     two = read_samples([data], Choice(targets=("u", "start")))
+    assert ", times 0 to 2 in run_0.pvd; frame 0 is given, u, start in the others" in two.describe()
     assert two.y.channel_names == tuple(f"{name}, t = {time}" for time in ("0.5", "1", "2") for name in ("u", "start"))
     np.testing.assert_array_equal(two.y.to_list()[2][:, 3], series(2).meshes[0].point_data["start"])
     np.testing.assert_array_equal(two.take(np.array([0, 2])).cells[1].points, series(2).meshes[0].points)
@@ -1272,7 +1273,7 @@ def test_frames_are_named_by_the_times_that_runs_share_in_any_unit(unit):
     for shift, is_same in ((0.0, True), (1e-5, True), (0.01, False)):
         runs = [SimpleNamespace(times=unit * (steps + moved)) for moved in (0.0, shift)]
         names = _names_of_frames(samples, runs, 3)
-        words = [f"t = {unit * step:.10g}" if is_same else f"frame {k + 1}" for k, step in enumerate(steps[:3])]
+        words = [f"t = {unit * step:.10g}" if is_same else f"frame {k}" for k, step in enumerate(steps[:3])]
         assert names == [f"{name}, {word}" for word in words for name in "uv"]
         assert len(set(names)) == 6
 

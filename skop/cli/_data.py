@@ -291,7 +291,7 @@ class Samples:
         else:
             times = f"of {count} frames, times {frames.times[0]:g} to {frames.times[-1]:g} in {self.runs[0].name}"
         if self.time == "rollout":
-            given = "frame 1 is given" if self.window == 1 else f"frames 1 to {self.window} are given"
+            given = "frame 0 is given" if self.window == 1 else f"frames 0 to {self.window - 1} are given"
             how = f"{given}, {target} in the others predicted step by step"
         else:
             how = f"{target} at each time predicted from the inputs and the time"

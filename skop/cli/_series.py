@@ -171,7 +171,7 @@ def _names_of_frames(samples: MeshSamples, runs: Sequence[MeshRun], count: int) 
     names: Any = samples.fields.channel_names
     times = [run.times[:count] for run in runs]
     same = all(len(item) == count and are_same_times(item, times[0]) for item in times)
-    words = [f"t = {time:.10g}" for time in times[0]] if same else [f"frame {number + 1}" for number in range(count)]
+    words = [f"t = {time:.10g}" for time in times[0]] if same else [f"frame {number}" for number in range(count)]
     return [f"{name}, {word}" for word in words for name in names]
 
 

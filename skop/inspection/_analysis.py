@@ -66,12 +66,15 @@ def read_samples(estimator: Any, X: Any, *, resample: bool = True, on_grid_for: 
         )
     geometry = estimator.geometry_ if resample else estimator.spec_.geometry
     if on_grid_for and (shape is None or geometry == "points" or len(shape) != inputs.n_dims):
-        who = "X lies" if shape is None else "the estimator was fitted"
+        grid = f"{inputs.n_dims}-D grid in C order"
+        lies = f"X lies on points that form no {grid}"
+        if shape is not None and len(shape) == inputs.n_dims:
+            lies = "the estimator takes its points in any order (geometry 'points')"
         remedy = "resample them with grid='auto'" if resample else "resample the fields onto a grid"
         raise FieldDataError(
-            f"{who} on points that form no {inputs.n_dims}-D grid in C order, but a {on_grid_for} needs one; fit and "
-            "pass points of a grid (sort them by numpy.lexsort(coords.T[::-1]), or state grid_shape in a FieldSet) "
-            f"with geometry='auto', or {remedy}."
+            f"{lies}, but a {on_grid_for} needs a {grid}; fit and pass points of a grid (sort them by "
+            "numpy.lexsort(coords.T[::-1]), or state grid_shape in a FieldSet) with geometry='auto', or "
+            f"{remedy}."
         )
     return inputs
 

@@ -84,10 +84,10 @@ class Mixer(Part):
         Raises
         ------
         ValueError
-            If the mixer has no cross form although `n_references` asks for one.
+            If no `module` takes the parameters, or there is no cross form although `n_references` asks for one.
         """
         self._validate_params()
-        return self._build(type(self).module, width, n_dims, place)
+        return self._build(_module_of(self), width, n_dims, place)
 
     def _build(self, module: Callable[..., TokenMixer], width: int, n_dims: int, place: dict[str, Any]) -> TokenMixer:
         """Build a module with the parameters, and with what it takes of its place."""
@@ -99,6 +99,20 @@ class Mixer(Part):
         return module(
             width, n_dims, **{name: value for name, value in (self.values() | place).items() if name in known}
         )
+
+
+def _module_of(mixer: Mixer) -> Callable[..., TokenMixer]:
+    """The module of a mixer, which has a keyword for each of its parameters."""
+    kind = type(mixer)
+    if not hasattr(kind, "module"):
+        raise ValueError(f"{kind.__name__} states no module; add module = ... to the class, the TokenMixer to build.")
+    unknown = sorted(mixer.values().keys() - signature(kind.module).parameters.keys())
+    if unknown:
+        raise ValueError(
+            f"{kind.__name__} has the parameter {unknown[0]!r}, but its module {kind.module.__name__} takes no such "
+            "keyword; name both alike."
+        )
+    return kind.module
 
 
 class GridSSD(Mixer):

@@ -316,7 +316,7 @@ def test_a_run_in_another_unit_of_time_is_named():
 
 
 def test_the_card_names_fields_and_frames():
-    for model, frame_names in ((by_time(), [f"t = {time:g}" for time in TIMES]), (rollout(), ["frame 3", "frame 4"])):
+    for model, frame_names in ((by_time(), [f"t = {time:g}" for time in TIMES]), (rollout(), ["frame 2", "frame 3"])):
         inner = model.estimator.set_params(target_fields=["u", "w"])
         model.set_params(estimator=inner).fit(runs())
         found = [item for item in card_of(model)["data"]["columns"] if item["role"] == "target"]

@@ -646,7 +646,7 @@ CHANGES = {
     "unknown parameter": (lambda header, _: state_of(header).update(colour="red"), "colour"),
     "missing part without a default": (
         lambda header, _: state_of(header)["spec_"]["state"].pop("n_dims"),
-        "written by another state of this version.*n_dims of DataSpec is missing.*fit and save again",
+        "written by this version, perhaps in another state.*n_dims of DataSpec is missing.*fit and save again",
     ),
     "missing attribute": (lambda header, _: state_of(header).pop("domain_"), "domain_ of LaMORegressor is missing"),
     "unknown loss": (lambda header, _: state_of(header).update(loss={"object": "Exec", "state": {}}), "Exec"),

@@ -26,7 +26,7 @@ from skop.data import unit_grid
 from skop.estimators.fitting import _objective
 from skop.estimators.fitting._objective import objective_of
 from skop.estimators.temporal._rollout import _one_steps
-from skop.exceptions import ExtrapolationWarning, FieldDataError, SkopWarning
+from skop.exceptions import ExtrapolationWarning, FieldDataError, NonFinitePredictionError, SkopWarning
 from skop.metrics import neg_relative_l2_scorer, relative_l2_error
 from skop.training import Trainer
 
@@ -181,6 +181,55 @@ def test_what_is_no_frame_or_hardly_changes_is_not_compared_with_the_last():
         RolloutRegressor(Multiple(3.0, 1), window=1).fit(0 * frames[..., :1], 0 * frames[..., 1:])
     with pytest.warns(SkopWarning, match="error of 0.01 on 32 frames of the fit, where .* has 0:"):
         RolloutRegressor(Multiple(0.99, 1), window=1).fit(frames[..., :1], frames[..., 1:])
+
+
+@pytest.mark.parametrize("form", ["fields", "table"])
+def test_a_channel_in_which_a_step_is_worse_than_the_last_frame_is_named(form):
+    """The first channel changes its sign in each step, which hides the error in the second one, that shrinks."""
+    frames = np.random.default_rng(0).uniform(1, 2, (12, 5, 1, 2)) * np.array([-1, 0.99]) ** np.arange(6)[:, None]
+    X, y = frames[:, :, :1].reshape(12, 5, 2), frames[:, :, 1:].reshape(12, 5, 10)
+    if form == "table":
+        X, y = X[:, 0], y[:, 0]
+    with pytest.warns(SkopWarning, match="one step of .* error of 0.091 in channel 1 .* last frame has 0.01:"):
+        RolloutRegressor(Multiple(np.array([-1, 0.9]), 1), window=1).fit(X, y)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", "one step of|rolled out")
+        RolloutRegressor(Multiple(np.array([-1.001, 0.985]), 1), window=1).fit(X, y)
+
+
+@pytest.mark.parametrize("form", ["fields", "table", "clouds"])
+@pytest.mark.parametrize(("factor", "grows"), [(-1.3, True), (-1.01, False)])
+def test_rollouts_that_are_worse_than_the_last_frame_are_named(form, factor, grows):
+    """A step that is off by 0.3 is nearer than a frame of the other sign, but twelve of them are not."""
+    signs = (-1.0) ** np.arange(13)
+    X = np.random.default_rng(0).uniform(1, 2, (8, 5, 1))
+    y = X * signs[1:]
+    errors, repeated = np.abs(np.cumprod(np.full(12, factor)) * signs[1:] - 1).mean(), np.abs(1 - signs[1:]).mean()
+    if form == "table":
+        X, y = X[:, 0], y[:, 0]
+        errors = np.sqrt(np.square(np.abs(factor) ** np.arange(1, 13) - 1).mean())
+        repeated = np.sqrt(np.square(1 - signs[1:]).mean())
+    elif form == "clouds":
+        rng = np.random.default_rng(0)
+        X = FieldSet([rng.random((k, 2)) for k in (3, 5, 4, 5)], [v[:k] for v, k in zip(X, (3, 5, 4, 5), strict=False)])
+        y = X.with_values(X.values * signs[1:])
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        RolloutRegressor(Multiple(factor, 1), window=1).fit(X, y)
+    said = [str(item.message) for item in caught if "rolled out over the 12 steps" in str(item.message)]
+    assert len(said) == grows
+    if grows:
+        assert f"error of {errors:.2g}, where to repeat the last given frame has {repeated:.2g}" in said[0]
+
+
+def test_a_rollout_that_overflows_is_named_by_its_step():
+    """States double in each step; those of which a further step cannot be computed are not blamed on X."""
+    frames = np.random.default_rng(0).uniform(1, 2, (8, 1)) * 2.0 ** np.arange(5)
+    model = RolloutRegressor(exact(), window=1).fit(frames[:, :1], frames[:, 1:])
+    with pytest.raises(
+        NonFinitePredictionError, match=r"too large to go on after step \d+ of 900: the rollout diverges"
+    ):
+        model.predict(frames[:, :1], n_steps=900)
 
 
 def test_tables_are_time_series_of_one_point():

@@ -315,7 +315,7 @@ def test_points_without_a_grid_are_refused():
     with pytest.raises(FieldDataError, match=r"points that form no 2-D grid.*lexsort.*grid='auto'"):
         frequency_response(on_points().fit((coords, values), values), (coords, values))
     X = samples((5, 6))
-    with pytest.raises(FieldDataError, match="geometry='auto'"):
+    with pytest.raises(FieldDataError, match=r"takes its points in any order.*geometry='auto'"):
         frequency_response(MNORegressor(**SMALL, geometry="points").fit(X, X), X)
     with pytest.raises(FieldDataError, match="X lies on points that form no 2-D grid"):
         frequency_response(MNORegressor(**SMALL).fit(X, X), FieldSet(coords, values))

@@ -63,14 +63,26 @@ def test_a_mixer_of_ones_own_is_a_module_with_a_part_that_builds_it():
         shift: int = parts.param(parts.Whole(0), default=1, text="Number of places.")
         module = Turn
 
+    class MisnamedForATest(TurnForATest):
+        shft: int = parts.param(parts.Whole(0), default=1, text="Number of places.")
+
+    class NothingForATest(Mixer):
+        pass
+
     try:
         assert Part.known["TurnForATest"] is TurnForATest
         tokens = random(1, 5, 8)
         assert TurnForATest(shift=2).build(8)(tokens, sizes=(3, 2))[0, 0].equal(tokens[0, 1])
         with pytest.raises(ValueError, match="'shift' parameter of TurnForATest must be"):
             TurnForATest(shift=-1).build(8)
+        # A parameter that nothing reads would be searched in vain.
+        with pytest.raises(ValueError, match="MisnamedForATest has the parameter 'shft', but its module Turn takes no"):
+            MisnamedForATest().build(8)
+        with pytest.raises(ValueError, match="NothingForATest states no module; add module"):
+            NothingForATest().build(8)
     finally:
-        del Part.known["TurnForATest"]
+        for name in ("TurnForATest", "MisnamedForATest", "NothingForATest"):
+            del Part.known[name]
 
 
 def test_packed_sequences_are_what_they_are_alone():

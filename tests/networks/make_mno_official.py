@@ -201,6 +201,7 @@ CASES = {
     "oformer_softmax": partial(oformer, "softmax"),
     "oformer_in_time_mamba": partial(oformer_in_time, "mamba"),
     "oformer_in_time_linear": partial(oformer_in_time, "linear"),
+    "oformer_in_time_softmax": partial(oformer_in_time, "softmax"),
 }
 
 

@@ -56,6 +56,10 @@ CONFIGURATIONS = {
     ),
     "oformer_in_time_mamba": (OFormerNetwork, IN_TIME | {"mixer": SCANS}),
     "oformer_in_time_linear": (OFormerNetwork, IN_TIME | {"mixer": ROTARY_IN_TIME}),
+    "oformer_in_time_softmax": (
+        OFormerNetwork,
+        changed(IN_TIME, {"mixer": replace(ROTARY_IN_TIME, kind="softmax"), "host__residual": "raw"}),
+    ),
 }
 
 
@@ -303,6 +307,7 @@ def test_a_part_that_differs_would_be_noticed():
         ("oformer_mamba", {"mixer__ratio": 0.99}),
         ("oformer_linear", {"mixer__query_rotary_scale": 79.0}),
         ("oformer_softmax", {"host__residual": "normalized"}),
+        ("oformer_in_time_softmax", {"mixer__query_rotary_scale": 1020.0}),
     ]:
         outputs = run(rebuilt(name, **changes), name)
         assert (outputs - golden(name)["outputs"]).abs().max() > 1e-4
@@ -315,4 +320,4 @@ def test_exchanged_directions_would_be_noticed():
 
 
 def test_the_file_stays_small():
-    assert GOLDEN.stat().st_size < 400_000
+    assert GOLDEN.stat().st_size < 450_000

@@ -2,6 +2,7 @@
 
 import contextlib
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -141,6 +142,13 @@ def test_small_scans_run_in_plain_torch_unless_a_kernel_is_asked_for(monkeypatch
     assert used == {"numba"}
 
 
+def test_the_page_states_the_limits():
+    page = (Path(__file__).parents[2] / "docs/user_guide/kernels.md").read_text()
+    assert f"| `ssd_scan` | {SSD_SCAN.small:,} states |" in page
+    assert SELECTIVE_SCAN.small == SELECTIVE_SCAN_2D.small
+    assert f"| `selective_scan`, `selective_scan_2d` | {SELECTIVE_SCAN.small:,} states," in page
+
+
 @pytest.mark.parametrize("batch", [1, 1000])
 def test_a_scan_of_one_token_compiles_nothing_in_any_company(monkeypatch, batch):
     """As in a table, and whatever the other samples of the batch."""
@@ -156,11 +164,12 @@ def test_a_scan_of_one_token_compiles_nothing_in_any_company(monkeypatch, batch)
 def first_fits():
     """Small problems, as a newcomer tries: a table, fields and point sets; for each, an estimator as it comes."""
     generator = np.random.default_rng(0)
-    table, fields = generator.normal(size=(20, 4)), generator.normal(size=(3, 32, 32))
+    table, fields, lines = (generator.normal(size=size) for size in [(20, 4), (3, 8, 8, 1), (3, 64, 1)])
     clouds = [(generator.random((500, 2)), generator.normal(size=(500, 1))) for _ in range(3)]
     return {
         "table": (skop.LaMORegressor, table, table[:, 0]),
-        "fields": (skop.LaMORegressor, fields, fields),
+        "fields": (skop.LaMORegressor, fields, fields**2),
+        "fields on lines": (skop.LaMORegressor, lines, lines**2),
         "point sets": (skop.LaMORegressor, clouds, [values for _, values in clouds]),
         "table of GeoMaNO": (skop.GeoMaNORegressor, table, table[:, 0]),
     }

@@ -18,7 +18,10 @@ from skop.estimators.files._persistence import KNOWN
 __all__ = [
     "BEYOND_CHANCE",
     "FEW",
+    "MATTERS",
     "MOST_EXACT",
+    "OF_USE",
+    "PARTS",
     "Basis",
     "Decomposition",
     "between_ends",
@@ -37,6 +40,13 @@ __all__ = [
 BEYOND_CHANCE = 2.0
 #: Up to this number of samples the whole choice is repeated without each, and a test against the mean is of no use.
 FEW = 8
+#: An addition to a model is of use if it lowers the error on unseen samples below this part: inputs beside none, nodes
+#: and shapes beside parameters, a network beside a base, an operator of `AutoRegressor` beside earlier ones.
+OF_USE = 0.98
+#: Errors from this part of that of the mean on matter.
+MATTERS = 0.05
+#: Largest number of parts of the samples that judge a search for length scales, or the whole choice.
+PARTS = 8
 #: Kernels use inducing samples above this number of samples.
 MOST_EXACT = 2000
 #: Compute components from products of samples if a decomposition would take more products than this.

@@ -14,9 +14,9 @@ from sklearn.base import clone
 from skop._typing import FloatArray, IntArray
 from skop.data import Predictions, TrainingData
 from skop.estimators._weights import samples_with_weight
-from skop.estimators.classical._components import FEW, between_ends
+from skop.estimators.classical._components import FEW, MATTERS, OF_USE, PARTS, between_ends
 from skop.estimators.classical._copies import groups_of_same_inputs, relative
-from skop.estimators.classical._kernel_models import TINY
+from skop.estimators.classical._kernel_models import TINY, in_order
 from skop.estimators.classical._target_rows import TargetRows
 from skop.exceptions import FieldDataError, held_warnings
 
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 __all__ = ["tell_error_of_few"]
 
-#: Most rows, of few groups, for which the choice is repeated: a fit takes three to eight times as long.
-_MOST_ROWS = 256
+#: Most samples, or groups, and rows of these, for which the choice is repeated: a fit takes up to nine times as long.
+_MOST, _MOST_ROWS = 24, 256
 
 
 def tell_error_of_few(
@@ -36,9 +36,11 @@ def tell_error_of_few(
     weight: FloatArray | None,
     last_frame: Any = None,
 ) -> None:
-    """Tell of few samples, or groups, the error of the whole choice repeated without each, if it is the larger one.
+    """Tell of few samples, or groups, the error of the whole choice repeated without some, if it is the larger one.
 
-    The search for length scales, which takes most of the time, is not repeated: its factor judges it.
+    Of very few each is left out. The search for length scales, which takes most of the time, is then not repeated: its
+    factor judges it. Of more, where it is what finds a law, it is repeated without each of some parts, if the error
+    that is told matters and the model is of use.
 
     Parameters
     ----------
@@ -49,22 +51,53 @@ def tell_error_of_few(
     """
     labels = groups_of_same_inputs(data.inputs) if groups is None else groups
     is_known = isinstance(model.regressor, str) and model.spec_.resampler is None
-    if not is_known or not 2 <= labels.max() < FEW or len(labels) > _MOST_ROWS:
+    if not is_known or not 2 <= labels.max() < _MOST or len(labels) > _MOST_ROWS:
         return
-    told = model.leave_one_out_error_
+    told, errors = model.leave_one_out_error_, model.leave_one_out_errors_
+    searches = labels.max() >= FEW
+    if searches:
+        if not MATTERS < told / max(errors["mean"], TINY) < OF_USE:
+            return
+        labels = np.argsort(in_order(model._points_of(data.inputs)[0], labels))[labels] % PARTS
+    weight = relative(weight)
     try:
         with held_warnings():
-            error = _error_of_choices(model, data, labels, groups, relative(weight), last_frame)
+            found = _predicted_by_others(model, data, labels, groups, weight, last_frame, searches=searches)
     except FieldDataError:
         return  # what was asked for needs all samples
+    error = _error_of_choices(model, data, labels, groups, weight, found)
     if not told < error < np.inf:
         return
-    factor, errors = error / max(told, TINY), model.leave_one_out_errors_
+    factor = error / max(told, TINY)
     model.leave_one_out_error_ = error
     model.leave_one_out_errors_ = {name: error if held == told else held for name, held in errors.items()}
     for part in model.models_:
         kernels = [replace(kernel, handicap=factor * kernel.handicap) for kernel in part.regressor.kernels]
         part.regressor = replace(part.regressor, kernels=kernels)
+
+
+def _predicted_by_others(
+    model: PODRegressor,
+    data: TrainingData,
+    labels: IntArray,
+    groups: IntArray | None,
+    weight: FloatArray | None,
+    last_frame: Any,
+    *,
+    searches: bool,
+) -> Predictions:
+    """Predictions of samples, each by a model that was chosen and fitted without those of its label."""
+    parts = []
+    for number in range(labels.max() + 1):
+        kept, again = labels != number, clone(model)
+        again._tunes_scales = searches
+        own = None if groups is None else np.unique(groups[kept], return_inverse=True)[1]
+        rows = None if weight is None else weight[kept]
+        again._fit(samples_with_weight(data, kept), own, weight=rows, last_frame=last_frame)
+        parts.append(again._predict_values(data.inputs[np.flatnonzero(~kept)]))
+    order = np.argsort(np.argsort(labels, kind="stable"))
+    columns = [[getattr(part, name) for part in parts] for name in ("fields", "scalars")]
+    return Predictions(*(None if held[0] is None else np.concatenate(held)[order] for held in columns))
 
 
 def _error_of_choices(
@@ -73,19 +106,15 @@ def _error_of_choices(
     labels: IntArray,
     groups: IntArray | None,
     weight: FloatArray | None,
-    last_frame: Any,
+    found: Predictions,
 ) -> float:
-    """Error of samples, each predicted by a model that was chosen and fitted without those of its label."""
-    parts = []
-    for number in range(labels.max() + 1):
-        kept, again = labels != number, clone(model)
-        again._tunes_scales = False
-        own = None if groups is None else np.unique(groups[kept], return_inverse=True)[1]
-        rows = None if weight is None else weight[kept]
-        again._fit(samples_with_weight(data, kept), own, weight=rows, last_frame=last_frame)
-        parts.append(again._predict_values(data.inputs[np.flatnonzero(~kept)]))
-    order = np.argsort(np.argsort(labels, kind="stable"))
-    columns = [[getattr(part, name) for part in parts] for name in ("fields", "scalars")]
-    found = Predictions(*(None if held[0] is None else np.concatenate(held)[order] for held in columns))
+    """Error of the choice, times the mean factor by which such predictions have larger errors.
+
+    The mean over labels is geometric, since a model that others choose can predict a single sample wildly.
+    """
+    rows, alone = TargetRows(data.targets, weight, groups), model._leave_one_out(data, weight, groups)
     inside = np.ones(len(labels), bool) if groups is not None else between_ends(model._points_of(data.inputs)[0])
-    return TargetRows(data.targets, weight, groups).error_of(data.targets, found, inside)
+    parts = [inside & (labels == number) for number in np.unique(labels[inside])]
+    pairs = [[rows.error_of(data.targets, each, part) for each in (found, alone)] for part in parts]
+    factor = np.exp(np.mean(np.diff(-np.log(np.maximum(pairs, TINY)))))
+    return rows.error_of(data.targets, alone, inside) * float(factor)

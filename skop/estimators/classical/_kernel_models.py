@@ -47,6 +47,7 @@ __all__ = [
     "Kernel",
     "KernelModel",
     "System",
+    "in_order",
     "inverse_of",
     "key_of",
     "left_out_solver",
@@ -716,6 +717,11 @@ def inverse_of(matrix: FloatArray) -> FloatArray:
 def key_of(points: FloatArray) -> FloatArray:
     """Numbers (n,) that put points into an order that is not the caller's."""
     return points[:, 0] if points.shape[1] == 1 else (points**2).sum(axis=1)
+
+
+def in_order(points: FloatArray, groups: IntArray) -> IntArray:
+    """Numbers of groups of points in this order, by the means of their points."""
+    return np.argsort(np.bincount(groups, key_of(points)) / np.bincount(groups), kind="stable")
 
 
 @checks("Kernel")

@@ -20,6 +20,7 @@ from skop._typing import FloatArray, IntArray
 from skop.estimators.classical._components import (
     FEW,
     MOST_EXACT,
+    PARTS,
     between_ends,
     beyond_chance,
     both_ends,
@@ -39,6 +40,7 @@ from skop.estimators.classical._kernel_models import (
     Kernel,
     KernelModel,
     System,
+    in_order,
     inverse_of,
     key_of,
     same_sizes,
@@ -62,9 +64,9 @@ _SCREENED, _LEADING, _FINALISTS = 400, 128, 2
 _LAST = 32
 #: Choose penalties for each target alone if this lowers the error below this part.
 _BETTER_BY_PENALTIES = 0.93
-#: Largest and least number of parts of the samples that judge the search for length scales, and the least number of
-#: samples that judge penalties of single targets.
-_PARTS, _FEWEST_PARTS, _FEWEST = 8, 5, 16
+#: Least number of parts of the samples that judge the search for length scales, and of samples that judge penalties of
+#: single targets.
+_FEWEST_PARTS, _FEWEST = 5, 16
 #: Length scales over one input, in mean distances of two samples.
 _DENSE_SCALES = tuple(np.geomspace(0.03, 8.0, 25))
 #: Over one input, and of penalties where inputs are repeated, errors up to this multiple of the smallest are as good.
@@ -381,7 +383,7 @@ class Selection:
         before, after = list[float](), list[float]()
         within = within_span(self.points, self.n_params, self.few)
         for out, _ in parts:
-            if len(before) == _PARTS // 2 and abs(int(np.sign(np.subtract(after, before)).sum())) == len(before):
+            if len(before) == PARTS // 2 and abs(int(np.sign(np.subtract(after, before)).sum())) == len(before):
                 # All parts that were predicted agree.
                 break
             kept = np.setdiff1d(self.few, out)
@@ -399,9 +401,9 @@ class Selection:
     def _parts(self) -> list[tuple[IntArray, int]]:
         """Parts of some samples in any order, every second one first, and their numbers of groups; none of too few."""
         labels = np.arange(len(self.few)) if self.groups is None else self.groups[self.few]
-        keys, numbers = key_of(self.points[self.few]), np.unique(labels, return_inverse=True)[1]
-        order = np.argsort(np.bincount(numbers, keys) / np.bincount(numbers), kind="stable")
-        count = min(_PARTS, len(order))
+        numbers = np.unique(labels, return_inverse=True)[1]
+        order = in_order(self.points[self.few], numbers)
+        count = min(PARTS, len(order))
         if count < _FEWEST_PARTS:
             return []
         parts = [order[part::count] for part in (*range(1, count, 2), *range(0, count, 2))]

@@ -27,6 +27,7 @@ from skop.estimators._field import FieldRegressor, fitted_attributes, restored_o
 from skop.estimators._parts import by_chunks
 from skop.estimators._weights import counts_as_weight, used_samples, weight_option
 from skop.estimators.classical._common_grid import on_grid, readings, reads_points, warn_of_resampling
+from skop.estimators.classical._components import MATTERS, OF_USE
 from skop.estimators.classical._copies import groups_on_same_points, relative, without_copies
 from skop.estimators.classical._few_samples import tell_error_of_few
 from skop.estimators.classical._graph import export_pod
@@ -44,16 +45,13 @@ from skop.networks import Outputs
 from skop.surrogate._gradient import derivatives, selection
 from skop.surrogate._stages import PREDICT_POINTS
 
-__all__ = ["OF_USE", "PODRegressor", "warn_of_new_values"]
+__all__ = ["PODRegressor", "warn_of_new_values"]
 
-#: An addition to a model is of use if it lowers the error on unseen samples below this part: nodes and shapes beside
-#: parameters, a network beside a base, an operator of `AutoRegressor` beside earlier ones.
-OF_USE = 0.98
 #: Errors at new values of a parameter whose values samples share are named if they are this multiple of the
-#: leave-one-out error, and this part of the error of the mean.
-_LARGER, _MATTERS = 10.0, 0.05
-#: Curves between three shared values are named if they bend by this multiple of the leave-one-out errors, and by the
-#: same part of the deviation of the outputs.
+#: leave-one-out error, and matter.
+_LARGER = 10.0
+#: Curves between three shared values are named if they bend by this multiple of the leave-one-out errors, and by a part
+#: of the deviation of the outputs that matters.
 _CURVED = 3.0
 
 
@@ -124,16 +122,17 @@ class PODRegressor(FieldRegressor):
     leave_one_out_error_ : float
         Mean relative L2 error of the training samples, as `score` measures it, each predicted by a fit to all others
         with the same hyperparameters and components; times a factor of at least 1 where length scales were tuned, see
-        the notes. With up to 8 samples, that of the whole choice repeated without each, if this is larger; with 9 to 20
-        samples and noise, some half of the error of new ones. Infinite for copies of one sample. Not with a regressor
-        of scikit-learn. With one parameter it is far above the error of new samples between those of the fit, since
-        leaving out a sample doubles a gap. Samples with the same inputs are left out together. Where samples share the
-        values of a parameter, it is the error at these values; with `groups` that number the values, it is that at
-        others, and relative to the norms of fields in a group.
+        the notes. With up to 8 samples, that of the whole choice repeated without each, if this is larger; with 9 to 24
+        samples, without each of eight parts, if the error is above a twentieth of that of the mean. Infinite for copies
+        of one sample. Not with a regressor of scikit-learn. With one parameter it is far above the error of new samples
+        between those of the fit, since leaving out a sample doubles a gap. Samples with the same inputs are left out
+        together. Where samples share the values of a parameter, it is the error at these values; with `groups` that
+        number the values, it is that at others, and relative to the norms of fields in a group.
     leave_one_out_errors_ : dict of str to float
         The same error of each regressor that was tried, with the best hyperparameters; ``"logarithms"`` is that with
-        logarithms, and ``"apart"`` that of several models for different outputs, where these are used. The choice is
-        repeated for the chosen one only. With more than 400 samples, those of far worse ones are found with less care.
+        logarithms, and ``"apart"`` that of several models for different outputs, where these are used. The last frame
+        with the mean change is ``"mean"`` where a `RolloutRegressor` has changes learned. The choice is repeated for
+        the chosen one only. With more than 400 samples, those of far worse ones are found with less care.
     resampling_error_ : float or None
         Mean relative L2 error of the training targets after interpolation to the common grid and back: the error of a
         model without any error on the grid. None without such a grid. A fit warns above 0.02.
@@ -185,8 +184,8 @@ class PODRegressor(FieldRegressor):
     that samples share, the error without all samples of a value comes to it, largest half-way; with two or three
     values, half of what predictions differ between neighbours. With `sample_weight` it is that of an observation of
     mean weight: noise is the root of the mean weight over its own times as large in others. It does not include other
-    errors that no training sample shows: with 15 to 25 samples, some three of four new values lie within two standard
-    deviations, with 9 to 12 fewer.
+    errors that no training sample shows: with 10 to 30 samples, some four of five new values without noise lie within
+    two standard deviations.
 
     References
     ----------
@@ -211,6 +210,7 @@ class PODRegressor(FieldRegressor):
     """
 
     _tunes_scales = True  # whether length scales are searched for
+    _tells_error = True  # whether the choice is repeated where the error of few samples would be too small
     #: The frame among the inputs since which changes are learned; None without one, and in earlier versions.
     last_frame_: LastFrame | None = None
     _parameter_constraints = {
@@ -285,7 +285,8 @@ class PODRegressor(FieldRegressor):
             weight = counts_as_weight(self, weight, counts)
             last_frame = LastFrame.of_plan(self._training_plan, data.targets)
             self._fit(data, numbers, weight=weight, last_frame=last_frame)
-            tell_error_of_few(self, data, numbers, weight, last_frame)
+            if self._tells_error:
+                tell_error_of_few(self, data, numbers, weight, last_frame)
             _warn_of_a_fit(self, data, numbers, weight, last_frame)
         return self
 
@@ -582,7 +583,7 @@ def warn_of_new_values(model: PODRegressor) -> None:
         return
     names = dict(enumerate(getattr(model, "feature_names_in_", model.spec_.param_names or ())))
     told, mean = model.leave_one_out_error_, model.leave_one_out_errors_["mean"]
-    bent = {n for part in model.models_ for n, *sizes in part.bends() if sizes[0] >= _CURVED and sizes[1] >= _MATTERS}
+    bent = {n for part in model.models_ for n, *sizes in part.bends() if sizes[0] >= _CURVED and sizes[1] >= MATTERS}
     if bent:
         warn(
             f"samples share three values of parameter{'s' * (len(bent) > 1)} "
@@ -596,7 +597,7 @@ def warn_of_new_values(model: PODRegressor) -> None:
     for place, values, factor in model.models_[0].at_new_values():
         # Whole numbers may be those of categories, and no parabola can be judged by three values.
         is_counted = len(values) < 4 or np.allclose(values, np.round(values), rtol=1e-9, atol=1e-9)
-        if is_counted or factor < _LARGER or factor * told < _MATTERS * mean:
+        if is_counted or factor < _LARGER or factor * told < MATTERS * mean:
             continue
         warn(
             f"samples share {len(values)} values of parameter {names.get(place, place)!r}, and tell little of others: "

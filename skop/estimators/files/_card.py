@@ -72,8 +72,8 @@ def _output_names(model: Any) -> list[str]:
     if series is None or model.spec_.target_form.channel_names:
         return names
     fields = [name if size == 1 else f"{name}_{k}" for name, size in series["components"] for k in range(size)]
-    # A rollout counts the frames of a run from its window on.
-    first, times = getattr(model, "window_", 0) + 1, getattr(model, "times_", None)
+    # A rollout counts the frames of a run from its window on, and the first one is 0.
+    first, times = getattr(model, "window_", 0), getattr(model, "times_", None)
     count = len(names) // len(fields)
     frames = [f"frame {first + k}" for k in range(count)] if times is None else [f"t = {t:.10g}" for t in times]
     return [f"{name}, {frame}" for frame in frames for name in fields]

@@ -339,7 +339,7 @@ def load_estimator(path: PathOrStr, key: str | None = None) -> Any:
     """
     header, tensors = read_container(path, key)
     written = header["versions"]["skop"]
-    by = "another state of this version" if written == __version__ else f"skop {written}"
+    by = "this version, perhaps in another state" if written == __version__ else f"skop {written}"
     with _named_failures(f"{path} does not fit this skop {__version__} (it was written by {by})"):
         holds_scikit_learn = _holds_scikit_learn(header["estimator"])
         estimator = _decode(header["estimator"], tensors)

@@ -32,13 +32,13 @@ from skop.data import FieldSet, Predictions, Scalers, Targets, TrainingData, int
 from skop.estimators._field import FieldRegressor, fit_one_of_several
 from skop.estimators._reading import checked_by_caller
 from skop.estimators._weights import counts_as_weight, weight_option
-from skop.estimators.classical._components import mean_of
+from skop.estimators.classical._components import OF_USE, mean_of
 from skop.estimators.classical._copies import groups_of_same_inputs, groups_on_same_points, linked, merged
 from skop.estimators.classical._last_frame import LastFrame
 from skop.estimators.classical._model_search import Units
 from skop.estimators.classical._nodes import keep_their_distances
 from skop.estimators.classical._odd_runs import warn_of_an_odd_run
-from skop.estimators.classical._pod import OF_USE, PODRegressor, warn_of_new_values
+from skop.estimators.classical._pod import PODRegressor, warn_of_new_values
 from skop.estimators.files._file_checks import Held, checks
 from skop.estimators.files._persistence import KNOWN
 from skop.estimators.fitting._comparison import ROUNDING, is_better_than_mean, pairs

@@ -14,12 +14,12 @@ from skop._typing import FloatArray, IntArray
 from skop.data import Predictions, Targets
 from skop.estimators.classical._components import (
     BEYOND_CHANCE,
+    OF_USE,
     beyond_chance,
     error_of_mean,
     mean_of,
     of_others,
 )
-from skop.estimators.classical._pod import OF_USE
 
 __all__ = ["ROUNDING", "Comparison", "Review", "correction_shares", "is_better_than_mean", "pairs", "sums_of"]
 

@@ -205,12 +205,13 @@ class RolloutRegressor(BaseFrameRegressor):
         Warns
         -----
         SkopWarning
-            If one step from frames of the fit has a larger error than the last frame again.
+            If one step from frames of the fit, or a rollout of its trajectories, has a larger error than the last
+            frame again, also in a single channel.
         """
         with restored_on_failure(self):
             data, weight = self._read_trajectories(X, y, sample_weight, params, groups)
             self._fit(data, weight, self._fitting(checkpoint_dir, labels_of_groups(groups, len(data.inputs))))
-            self._warn_if_worse_than_last(data, weight)
+            _warn_if_worse_than_last(self, data, weight)
         return self
 
     def _fit(self, data: TrainingData, weight: FloatArray | None, fit: Callable[..., Any]) -> None:
@@ -231,37 +232,6 @@ class RolloutRegressor(BaseFrameRegressor):
             plan = replace(plan, last_frame=data.inputs.n_channels - n_channels)
         self._fit_estimator(estimator, inputs, targets, data, weight, plan, fit)
         self.n_frames_, self.window_ = n_steps, self.window
-
-    def _warn_if_worse_than_last(self, data: TrainingData, weight: FloatArray | None) -> None:
-        """Warn if steps from true frames of the fit are further from the next frames than the last frames are."""
-        if not self.feeds_back_:
-            return
-        used = np.arange(len(data.inputs)) if weight is None else np.flatnonzero(weight)
-        numbers = np.unique(np.linspace(0, len(used) * self.n_frames_ - 1, _JUDGED).astype(int))
-        runs, rows = np.unique(used[numbers // self.n_frames_], return_inverse=True)
-        outputs, places = (fields[runs] for fields in self._target_frames(data))
-        size = outputs.n_channels // self.n_frames_
-        rows = rows * self.n_frames_ + numbers % self.n_frames_
-        windows, true = _one_steps(data.inputs[runs], outputs, places, self.n_frames_, size, rows)
-        try:
-            with held_warnings():
-                found = windows.with_values(self._predict_frame(windows))
-        except NonFinitePredictionError:
-            # A prediction says so.
-            return
-        last = windows.with_values(np.asarray(windows.values)[..., -size:])
-        if not np.any(true.values):
-            return
-        error, change = (_mean_error(part, true, is_table=data.spec.has_features) for part in (found, last))
-        if error > max(change, ROUNDING):
-            name = type(final_regressor(self.estimator_)[0]).__name__
-            other = "more time for the fit, or PODRegressor, which learns small changes"
-            other = "or a longer window" if name == "PODRegressor" else other
-            warn(
-                f"one step of {name} has an error of {error:.2g} on {len(numbers)} frames of the fit, where to repeat "
-                f"the last frame has {change:.2g}: no model at all would be better at it, on new trajectories too. "
-                f"Take larger steps, such as every fifth frame, {other}."
-            )
 
     def _read(self, X: Any, y: Any, *, params: Any = None, **options: Any) -> TrainingData:
         """X and y of a fit; columns of a table are states, and constants among them would become states too."""
@@ -464,19 +434,30 @@ class RolloutRegressor(BaseFrameRegressor):
 
     def _predict_values(self, inputs: FieldSet) -> Predictions:
         """Predict all frames of a rollout."""
-        state, frames = self._state(inputs), list[FloatArray]()
+        return self._as_predictions(self._roll_out(self._state(inputs)))
+
+    def _roll_out(self, state: FieldSet) -> list[FloatArray]:
+        """Predict all frames that follow the windows of a state."""
+        frames = list[FloatArray]()
         for step in range(self.n_frames_):
             if step:
                 held: Any = np.concatenate([np.asarray(state.values), frames[-1]], axis=-1)
                 state = state.with_values(held[..., frames[-1].shape[-1] :]).with_params(state.params)
             try:
-                frames.append(self._predict_frame(state))
-            except NonFinitePredictionError as error:
+                # Overflows of a rollout that diverges are told by the error.
+                with np.errstate(over="ignore", invalid="ignore"):
+                    frames.append(self._predict_frame(state))
+            except FieldDataError as error:
+                is_refused = not isinstance(error, NonFinitePredictionError)
+                # The first windows are those of X; what is refused later are frames of the rollout.
+                if is_refused and not step:
+                    raise
+                what = f"too large to go on after step {step}" if is_refused else f"not finite in step {step + 1}"
                 raise NonFinitePredictionError(
-                    f"the prediction is not finite in step {step + 1} of {self.n_frames_}: the rollout diverges. "
-                    "Train with noise or unroll, or predict fewer steps."
+                    f"the prediction is {what} of {self.n_frames_}: the rollout diverges. Train with noise, such as "
+                    "noise=0.001, or with unroll or a shorter window, or predict fewer steps."
                 ) from error
-        return self._as_predictions(frames)
+        return frames
 
     def _warn_of_outputs(self, found: Predictions, ranges: SeenRanges) -> bool:
         """Warn if a prediction is far outside of the range of y, or leaves the states of the fit in further steps."""
@@ -564,6 +545,91 @@ def _is_longer(step: float, other: float) -> bool:
 def _in_words(lowest: float, highest: float) -> str:
     """Write a range of time steps, or one step if they are equal up to rounding."""
     return f"{lowest:g} to {highest:g}" if _is_longer(highest, lowest) else f"{highest:g}"
+
+
+def _warn_if_worse_than_last(model: RolloutRegressor, data: TrainingData, weight: FloatArray | None) -> None:
+    """Warn if steps from true frames of the fit, or rollouts of its runs, are further off than the last frames."""
+    if not model.feeds_back_:
+        return
+    n_steps, is_table = model.n_frames_, data.spec.has_features
+    used = np.arange(len(data.inputs)) if weight is None else np.flatnonzero(weight)
+    numbers = np.unique(np.linspace(0, len(used) * n_steps - 1, _JUDGED).astype(int))
+    runs, rows = np.unique(used[numbers // n_steps], return_inverse=True)
+    outputs, places = (fields[runs] for fields in model._target_frames(data))
+    size = outputs.n_channels // n_steps
+    rows = rows * n_steps + numbers % n_steps
+    windows, true = _one_steps(data.inputs[runs], outputs, places, n_steps, size, rows)
+    try:
+        with held_warnings():
+            found = windows.with_values(model._predict_frame(windows))
+    except NonFinitePredictionError:
+        # A prediction says so.
+        return
+    last = windows.with_values(np.asarray(windows.values)[..., -size:])
+    name = type(final_regressor(model.estimator_)[0]).__name__
+    if worse := _worse_than(last, found, true, is_table=is_table):
+        other = "more time for the fit, or PODRegressor, which learns small changes"
+        other = "or a longer window" if name == "PODRegressor" else other
+        error, change, where = worse
+        warn(
+            f"one step of {name} has an error of {error:.2g}{where} on {len(numbers)} frames of the fit, where to "
+            f"repeat the last frame has {change:.2g}: no model at all would be better at it, on new trajectories too. "
+            f"Take larger steps, such as every fifth frame, {other}."
+        )
+    elif n_steps > 1:
+        few = np.unique(np.linspace(0, len(runs) - 1, max(_JUDGED // n_steps, 1)).astype(int))
+        rows = (few[:, np.newaxis] * n_steps + np.arange(n_steps)).ravel()
+        windows, true = _one_steps(data.inputs[runs], outputs, places, n_steps, size, rows)
+        _warn_of_rollouts(model, windows, true, is_table=is_table)
+
+
+def _warn_of_rollouts(model: RolloutRegressor, windows: FieldSet, true: FieldSet, *, is_table: bool) -> None:
+    """Warn if rollouts over all steps of some runs of the fit are further off than their last given frames."""
+    n_steps, size, fault = model.n_frames_, true.n_channels, ""
+    starts = np.arange(0, len(windows), n_steps)
+    last = [values[:, -size:] for values in windows[np.repeat(starts, n_steps)].to_list()]
+    try:
+        with held_warnings():
+            rolled = model._roll_out(windows[starts])
+    except NonFinitePredictionError as refusal:
+        fault = f"fails ({str(refusal).split(':')[0]})"
+    else:
+        steps = zip(*(windows[starts].with_values(frame).to_list() for frame in rolled), strict=True)
+        found = [frame for run in steps for frame in run]
+        if worse := _worse_than(join_frames(true, last), join_frames(true, found), true, is_table=is_table):
+            error, change, where = worse
+            fault = f"has an error of {error:.2g}{where}, where to repeat the last given frame has {change:.2g}"
+    if fault:
+        warn(
+            f"rolled out over the {n_steps} steps of the fit, from the first frames of {len(starts)} of its "
+            f"trajectories, the model {fault}, although one step is nearer than the last frame: errors grow where "
+            "predictions are fed back, on new trajectories too. Train with noise, such as noise=0.001, or with unroll "
+            "or a shorter window, or predict fewer steps; error_by_step on other trajectories shows how many are of "
+            "use."
+        )
+
+
+def _worse_than(last: FieldSet, found: FieldSet, true: FieldSet, *, is_table: bool) -> tuple[float, float, str] | None:
+    """Errors of frames found and of last ones, where the first is larger, in all channels together or in one of them.
+
+    The third item names this channel.
+    """
+    if not np.any(true.values):
+        return None
+    error, change = (_mean_error(part, true, is_table=is_table) for part in (found, last))
+    if error > max(change, ROUNDING):
+        return error, change, ""
+    size = true.n_channels
+    values, *others = (np.asarray(part.values, dtype=float).reshape(-1, size) for part in (true, found, last))
+    norms = np.linalg.norm(values, axis=0)
+    norms[norms == 0] = np.inf
+    errors, changes = (np.linalg.norm(other - values, axis=0) / norms for other in others)
+    # The last frame is exact in a channel that does not change, in which small errors are no fault.
+    is_worse = errors > np.maximum(changes, max(error, ROUNDING))
+    if size == 1 or not is_worse.any():
+        return None
+    k = int(np.where(is_worse, errors, 0).argmax())
+    return float(errors[k]), float(changes[k]), f" in channel {k} of a frame (counted from 0)"
 
 
 def _mean_error(found: FieldSet, true: FieldSet, *, is_table: bool) -> float:
