@@ -571,6 +571,33 @@ def test_few_samples_of_noise_over_one_parameter_are_seldom_a_curve():
         assert np.abs(errors).max() < 0.12
 
 
+@pytest.mark.parametrize(("n_samples", "curve", "noise"), [(8, np.sin, 0.1), (8, np.positive, 0.5), (20, np.sin, 0.1)])
+def test_no_curve_of_one_noisy_parameter_is_far_off_between_the_samples(n_samples, curve, noise):
+    """The least of 1,300 leave-one-out errors can be that of a polynomial through noise, far larger than this."""
+    for seed in range(1000, 1016):
+        rng = np.random.default_rng(seed)
+        x = rng.random(n_samples) if seed % 2 else (np.arange(n_samples) + rng.random(n_samples)) / n_samples
+        y, new = curve(6 * x) + noise * rng.normal(size=n_samples), np.linspace(x.min(), x.max(), 200)
+        model = PODRegressor(param_transform=None, target_transform=None).fit(x[:, None], y)
+        errors = model.predict(new[:, None]) - curve(6 * new)
+        assert np.sqrt(np.mean(errors**2)) < 3 * noise
+
+
+@pytest.mark.filterwarnings("ignore:X is outside")
+@pytest.mark.parametrize("n_samples", [4, 5, 6, 7])
+def test_of_exact_models_the_one_that_goes_on_beyond_the_samples_is_taken(n_samples):
+    x, new = np.linspace(1, 2, n_samples)[:, None], np.array([[0.7], [1.45], [3.0]])
+    for law in (lambda x: 2 * x[:, 0] + 1, lambda x: 1e6 - x[:, 0], lambda x: x[:, 0] ** 1.5):
+        np.testing.assert_allclose(PODRegressor().fit(x, law(x)).predict(new), law(new), rtol=1e-9)
+
+
+def test_standard_deviations_of_an_exact_law_of_few_samples_are_rounding():
+    for seed in (1, 9):
+        x = np.random.default_rng(seed).random((6, 1))
+        spread = PODRegressor().fit(x, np.exp(3 * x[:, 0])).predict(x, return_std=True)[1]
+        assert (spread < 1e-9).all()
+
+
 @pytest.mark.filterwarnings("ignore:X is outside")
 def test_few_samples_of_noise_over_several_parameters_are_mostly_their_mean():
     """The least of many leave-one-out errors is that of a model with 1.3 times the error of the mean."""

@@ -486,3 +486,15 @@ def test_gradients_are_the_derivatives_of_known_laws():
 
 def test_the_mean_has_no_slope():
     np.testing.assert_array_equal(PODRegressor(regressor="mean").fit(X, wave(X)).gradient(NEW), np.zeros((30, 3)))
+
+
+def test_an_output_of_noise_is_not_left_to_a_model_of_the_others():
+    """Beside six outputs that want models of their own, it had 1.2 to 1.7 times the error of their common one."""
+    for seed in (1, 6):
+        rng = np.random.default_rng(seed)
+        X, new = rng.random((40, 2)), rng.random((300, 2))
+        smooth = [np.sin(5 * X[:, 0]) + X[:, 1], np.exp(3 * X[:, 0]) * X[:, 1] ** 2, 1.0 * (X[:, 0] > 0.5)]
+        noisy = [rng.normal(size=40), 3 * X[:, 0] - X[:, 1] + 0.05 * rng.normal(size=40)]
+        y = np.stack([*smooth, np.maximum(X[:, 1] - 0.7, 0), (X[:, 0] + 1) ** 1.5 / (X[:, 1] + 0.2), *noisy], axis=1)
+        found, alone = PODRegressor().fit(X, y).predict(new), PODRegressor().fit(X, y[:, 5]).predict(new)
+        assert np.sqrt(np.mean(found[:, 5] ** 2)) < 1.1 * np.sqrt(np.mean(alone**2)) + 0.1

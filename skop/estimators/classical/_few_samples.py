@@ -16,7 +16,7 @@ from skop.data import Predictions, TrainingData
 from skop.estimators._weights import samples_with_weight
 from skop.estimators.classical._components import FEW, MATTERS, OF_USE, PARTS, between_ends
 from skop.estimators.classical._copies import groups_of_same_inputs, relative
-from skop.estimators.classical._kernel_models import TINY, in_order
+from skop.estimators.classical._kernel_models import ROUNDING, TINY, in_order
 from skop.estimators.classical._target_rows import TargetRows
 from skop.exceptions import FieldDataError, held_warnings
 
@@ -68,7 +68,8 @@ def tell_error_of_few(
     error = _error_of_choices(model, data, labels, groups, weight, found)
     if not told < error < np.inf:
         return
-    factor = error / max(told, TINY)
+    # Errors are relative, so that less is rounding.
+    factor = error / max(told, ROUNDING)
     model.leave_one_out_error_ = error
     model.leave_one_out_errors_ = {name: error if held == told else held for name, held in errors.items()}
     for part in model.models_:

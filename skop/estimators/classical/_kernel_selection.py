@@ -92,8 +92,8 @@ _DECADES = 3.5
 _AT_ONCE = 2**16
 #: Error, kernel and penalty of a trial on some of the samples.
 Trial = tuple[float, Kernel, float]
-#: Eigenvalues (m,) of a kernel, squares (m,) of the targets in its eigenvectors, and its penalties.
-Spectrum = tuple[FloatArray, FloatArray, FloatArray]
+#: Eigenvalues (m,) of a kernel, squares (m,) of the targets in its eigenvectors, its penalties, and errors by these.
+Spectrum = tuple[FloatArray, FloatArray, FloatArray, FloatArray]
 #: Targets as `System.project` returns them.
 Projected = tuple[FloatArray, FloatArray | None]
 
@@ -304,10 +304,9 @@ class Selection:
     def likeliest(self, best: Found) -> Found:
         """Process of the largest likelihood, over one input among those whose leave-one-out errors are as good.
 
-        A sample that is left out doubles the gap in which it is predicted, so that its error alone favours kernels for
-        samples half as dense. Where the least error is not below that of the mean beyond chance, it says nothing, and
-        the likelihood alone decides, also over several parameters: it knows noise, of which some model seems to predict
-        a few samples by chance.
+        A sample that is left out doubles its gap, so that errors favour kernels for samples half as dense, and the
+        least of many can be chance: processes are as good as the best by error and likelihood together. Where no error
+        is below that of the mean beyond chance, the likelihood alone decides, also over several parameters.
         """
         if self.groups is not None or len(self.few) < len(self.all) or best.error == 0:
             return best
@@ -317,42 +316,43 @@ class Selection:
         is_flat = best.system is not None and best.system.kernel.name == "none"
         if not self._is_line and (self.is_clear or is_flat or self.points.shape[1] > self.n_params):
             return best
-        targets, kernels = self.targets[:, :_LEADING], self._candidates("gaussian_process")
-        likelihoods, tried = self._likelihoods(kernels, -1 if is_known else None), {}
-        for place in likelihoods.argsort(axis=None, kind="stable"):
-            number, at = np.unravel_index(place, likelihoods.shape)
-            if not likelihoods[number, at] < np.inf:
-                break
-            if is_known and number not in tried:
-                system = System(kernels[number], self.points, weight=self.weight)
-                tried[number] = self._errors_by_penalty(system, system.project(targets), system.penalties, self.all)
-            if not is_known or tried[number][at] <= _EQUIVALENT * best.error:
-                found = self._finish(kernels[number])
-                chosen = np.full(self.targets.shape[1], found.tried[at])
-                return replace(found, error=self._error(found.system, chosen), penalties=chosen)
-        return best
+        kernels = self._candidates("gaussian_process")
+        likelihoods, errors = self._likelihoods(kernels, -1 if is_known else None)
+        if is_known:
+            least = best.error
+            if best.system is not None and best.system.kernel.name in _STATIONARY:
+                together = likelihoods + 2 * self._inside.sum() * np.log(errors + TINY)
+                least = float(errors.flat[np.argmin(np.where(np.isfinite(together), together, np.inf))])
+            likelihoods = np.where(errors <= _EQUIVALENT * least, likelihoods, np.inf)
+        number, at = np.unravel_index(np.argmin(likelihoods), likelihoods.shape)
+        if not likelihoods[number, at] < np.inf:
+            return best
+        found = self._finish(kernels[number])
+        chosen = np.full(self.targets.shape[1], found.tried[at])
+        return replace(found, error=self._error(found.system, chosen), penalties=chosen)
 
-    def _likelihoods(self, kernels: list[Kernel], end: int | None) -> FloatArray:
-        """Minus two log-likelihoods of all targets, with one variance, given the tail, by kernel and penalty."""
-        rank = max(int((np.square(self.targets[:, :_LEADING]).sum(axis=0) > 0).sum()), 1)
-        values = []
+    def _likelihoods(self, kernels: list[Kernel], end: int | None) -> tuple[FloatArray, FloatArray]:
+        """Minus two log-likelihoods for each target, given the tail, of one variance, by kernel and penalty; errors."""
+        values, each = [], []
         for kernel in kernels:
             spectrum = self._spectra.get((kernel.name, kernel.scales))
             if spectrum is None:
                 spectrum = self._spectrum(System(kernel, self.points, weight=self.weight))
-            eigenvalues, squares, penalties = spectrum
+            eigenvalues, squares, penalties, errors = spectrum
             sums = eigenvalues + penalties[:end, np.newaxis]
             sizes = (squares / sums).sum(axis=1) + TINY
-            values.append(rank * (len(eigenvalues) * np.log(sizes) + np.log(sums).sum(axis=1)))
+            values.append(len(eigenvalues) * np.log(sizes) + np.log(sums).sum(axis=1))
+            each.append(errors[:end])
         found = np.stack(values)
         if not self._is_line:
-            found[:, -1] -= _LIKELIER
-        return found
+            found[:, -1] -= _LIKELIER / max(int(self.targets[:, :_LEADING].any(axis=0).sum()), 1)
+        return found, np.stack(each)
 
     def _spectrum(self, system: System) -> Spectrum:
-        """What the likelihoods of a kernel at all samples depend on."""
-        squares = np.square(system.project(self.targets[:, :_LEADING])[0]).sum(axis=1)
-        return system.values, squares, system.penalties
+        """What the likelihoods of a kernel at all samples depend on, and its errors."""
+        projected, penalties = system.project(self.targets[:, :_LEADING]), system.penalties
+        errors = self._errors_by_penalty(system, projected, penalties, self.all)
+        return system.values, np.square(projected[0]).sum(axis=1), penalties, errors
 
     def _is_better_than_mean(self, found: Found) -> bool:
         """Whether leave-one-out errors are below those of the mean beyond chance."""
@@ -446,10 +446,12 @@ class Selection:
         targets = self.targets[samples, :_LEADING]
         system = self._system_of_some(kernel, samples)
         projected, penalties = system.project(targets), system.penalties[::2]
-        errors = self._errors_by_penalty(system, projected, penalties, samples)
-        best = int(np.argmin(errors))
         if self._is_line and len(samples) == len(self.all) and kernel.name in _STATIONARY:
             self._spectra[kernel.name, kernel.scales] = self._spectrum(system)
+            errors = self._spectra[kernel.name, kernel.scales][-1][::2]
+        else:
+            errors = self._errors_by_penalty(system, projected, penalties, samples)
+        best = int(np.argmin(errors))
         criterion = self._criterion(float(errors[best]), system, projected, penalties[[best]], samples)
         return criterion, kernel, float(penalties[best])
 

@@ -299,17 +299,20 @@ class ModelSearch:
         if len(shared) == 1:
             return []
         alone = [self._trial(_subset(own, one), *self.variants[0]) for one in np.eye(len(shared), dtype=bool)]
-        wants = np.array([trial.errors[0] for trial in alone]) < _BETTER * shared
+        single = np.array([trial.errors[0] for trial in alone])
+        wants = single < _BETTER * shared
         left = np.flatnonzero(~wants)
         if not wants.any():
             return []
+        if len(left) > 1:
+            rest = self._trial(_subset(own, ~wants), *self.variants[0])
+            if not (_BETTER * rest.errors > shared[left]).any():
+                return [*(alone[number] for number in np.flatnonzero(wants)), rest]
+        # A search for some outputs can end elsewhere than that for all, which may suit those that have left it.
+        wants = single <= shared
         parts = [alone[number] for number in np.flatnonzero(wants)]
-        if len(left):
-            rest = alone[left[0]] if len(left) == 1 else self._trial(_subset(own, ~wants), *self.variants[0])
-            if (_BETTER * rest.errors > shared[left]).any():
-                # A search for some outputs can end elsewhere than that for all.
-                rest = replace(first, model=first.model.of_some(*_subset(own, ~wants)))
-            parts.append(rest)
+        if not wants.all():
+            parts.append(replace(first, model=first.model.of_some(*_subset(own, ~wants))))
         return parts
 
     def _in_two(self, first: _Trial) -> list[_Trial]:
@@ -369,7 +372,9 @@ class ModelSearch:
         found = self._best(selection, tried)
         gains = selection.gains(found, tried.values())
         if "gaussian_process" in names:
-            found = selection.likeliest(found)
+            best, found = found, selection.likeliest(found)
+            if found is not best and selection.is_clear:
+                tried["gaussian_process"] = found
         most = max(int((shares * tried["mean"].error > _NEGLIGIBLE * found.error).sum()), 1) if cuts else None
         model.regressor = selection.fit(found, cut=self.n_components is None, most=most)
         residuals, is_near_zero = self._complete(model, parts, targets, selection, found)
@@ -394,7 +399,10 @@ class ModelSearch:
     def _best(self, selection: Selection, tried: dict[str, Found]) -> Found:
         """The best of what was tried, or the regressor that is asked for, which may be in vain."""
         if self.regressor == "auto":
-            return min((item for item in tried.values() if item.system is not None), key=lambda item: item.criterion)
+            # Of exact models rounding says nothing, and the first goes on beyond the samples.
+            least = ROUNDING * tried["mean"].error
+            items = (item for item in tried.values() if item.system is not None)
+            return min(items, key=lambda item: max(item.criterion, least))
         n_samples, n_inputs = selection.points.shape
         if self.regressor not in tried:
             needed = f"more samples than {n_samples}, or inputs that are a few global parameters"
