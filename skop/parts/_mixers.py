@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from inspect import signature
+from inspect import Parameter, signature
 from numbers import Real
 from typing import Any, ClassVar
 
@@ -92,13 +92,14 @@ class Mixer(Part):
     def _build(self, module: Callable[..., TokenMixer], width: int, n_dims: int, place: dict[str, Any]) -> TokenMixer:
         """Build a module with the parameters, and with what it takes of its place."""
         known = signature(module).parameters
+        takes_all = any(option.kind is Parameter.VAR_KEYWORD for option in known.values())
         if place.get("n_references") and "n_references" not in known:
             raise ValueError(
                 f"{type(self).__name__} mixes one stream of tokens, and cross layers need two; use Mamba or Attention."
             )
-        return module(
-            width, n_dims, **{name: value for name, value in (self.values() | place).items() if name in known}
-        )
+        own = self.values()
+        given = {name: value for name, value in (own | place).items() if name in known or (takes_all and name in own)}
+        return module(width, n_dims, **given)
 
 
 def _module_of(mixer: Mixer) -> Callable[..., TokenMixer]:
@@ -106,11 +107,13 @@ def _module_of(mixer: Mixer) -> Callable[..., TokenMixer]:
     kind = type(mixer)
     if not hasattr(kind, "module"):
         raise ValueError(f"{kind.__name__} states no module; add module = ... to the class, the TokenMixer to build.")
-    unknown = sorted(mixer.values().keys() - signature(kind.module).parameters.keys())
-    if unknown:
+    known = signature(kind.module).parameters
+    unknown = sorted(mixer.values().keys() - known.keys())
+    if unknown and all(option.kind is not Parameter.VAR_KEYWORD for option in known.values()):
+        name = getattr(kind.module, "__name__", kind.module)
         raise ValueError(
-            f"{kind.__name__} has the parameter {unknown[0]!r}, but its module {kind.module.__name__} takes no such "
-            "keyword; name both alike."
+            f"{kind.__name__} has the parameter {unknown[0]!r}, but its module {name} takes no such keyword; name both "
+            "alike."
         )
     return kind.module
 

@@ -69,6 +69,9 @@ def test_a_mixer_of_ones_own_is_a_module_with_a_part_that_builds_it():
     class NothingForATest(Mixer):
         pass
 
+    class AnyForATest(MisnamedForATest):
+        module = staticmethod(lambda width, n_dims, **options: options)
+
     try:
         assert Part.known["TurnForATest"] is TurnForATest
         tokens = random(1, 5, 8)
@@ -80,8 +83,9 @@ def test_a_mixer_of_ones_own_is_a_module_with_a_part_that_builds_it():
             MisnamedForATest().build(8)
         with pytest.raises(ValueError, match="NothingForATest states no module; add module"):
             NothingForATest().build(8)
+        assert AnyForATest(shft=3).build(8) == {"shift": 1, "shft": 3}
     finally:
-        for name in ("TurnForATest", "MisnamedForATest", "NothingForATest"):
+        for name in ("TurnForATest", "MisnamedForATest", "NothingForATest", "AnyForATest"):
             del Part.known[name]
 
 

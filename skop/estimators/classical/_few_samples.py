@@ -109,7 +109,7 @@ def _error_of_choices(
     weight: FloatArray | None,
     found: Predictions,
 ) -> float:
-    """Error of the choice, times the mean factor by which such predictions have larger errors.
+    """Error of the choice, times the mean factor by which such predictions have larger errors; at most their error.
 
     The mean over labels is geometric, since a model that others choose can predict a single sample wildly.
     """
@@ -118,4 +118,4 @@ def _error_of_choices(
     parts = [inside & (labels == number) for number in np.unique(labels[inside])]
     pairs = [[rows.error_of(data.targets, each, part) for each in (found, alone)] for part in parts]
     factor = np.exp(np.mean(np.diff(-np.log(np.maximum(pairs, TINY)))))
-    return rows.error_of(data.targets, alone, inside) * float(factor)
+    return min(*(rows.error_of(data.targets, each, inside) * part for each, part in ((alone, factor), (found, 1.0))))

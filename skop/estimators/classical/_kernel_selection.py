@@ -343,7 +343,7 @@ class Selection:
             sizes = (squares / sums).sum(axis=1) + TINY
             values.append(len(eigenvalues) * np.log(sizes) + np.log(sums).sum(axis=1))
             each.append(errors[:end])
-        found = np.stack(values)
+        found = np.nan_to_num(np.stack(values), nan=np.inf, posinf=np.inf, neginf=np.inf)
         if not self._is_line:
             found[:, -1] -= _LIKELIER / max(int(self.targets[:, :_LEADING].any(axis=0).sum()), 1)
         return found, np.stack(each)

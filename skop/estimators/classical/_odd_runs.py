@@ -94,7 +94,7 @@ def _odd_group(models: Sequence[OutputModel], labels: IntArray) -> int | None:
             return None
         squares = regressor.left_out**2
         # An output that is learned exactly has errors by rounding, of which some sample has most.
-        if squares.sum(axis=1).mean() <= _ROUNDING**2:
+        if squares.sum() <= _ROUNDING**2 * np.square(regressor.predict(regressor.points)).sum():
             continue
         found = _most(squares.sum(axis=1), labels)
         if found is None or _is_beyond(regressor.points[:, : len(model.shift)], labels == found):

@@ -311,10 +311,8 @@ def _try(estimator: Any, most: float | None, samples: Samples, train: IntArray, 
     def fitted() -> _Trial:
         if most is not None:
             _require_time(estimator, samples[train], most)
-        if isinstance(estimator, PODRegressor):
-            estimator._tells_error = False  # the fold does
         start = time.perf_counter()
-        model = samples[train].fit_one_of_several(estimator)
+        model = samples[train].fit_one_of_several(_told_by_fold(estimator))
         seconds, held = time.perf_counter() - start, samples[valid]
         start = time.perf_counter()
         predicted = held.predicted_by(model)
@@ -326,6 +324,13 @@ def _try(estimator: Any, most: float | None, samples: Samples, train: IntArray, 
         return _Trial(predicted, seconds, predict_seconds, _size(model), has_base, frame_size(model))
 
     return _attempted(fitted)
+
+
+def _told_by_fold(estimator: Any) -> Any:
+    """The estimator, which does not repeat its choice to tell its error."""
+    if isinstance(estimator, PODRegressor):
+        estimator._tells_error = False
+    return estimator
 
 
 def _fit_on_all(estimator: Any, samples: Samples) -> Any:
@@ -344,7 +349,7 @@ def _require_time(estimator: Any, samples: Samples, most: float) -> None:
         if count < _FEWEST:
             continue
         start = time.perf_counter()
-        samples[np.sort(order[:count])].fit_one_of_several(clone(estimator))
+        samples[np.sort(order[:count])].fit_one_of_several(_told_by_fold(clone(estimator)))
         seconds = time.perf_counter() - start
         growth = min(max(seconds / before, 1.0), 8.0) if before else 8.0
         expected = seconds * growth**halvings
