@@ -264,7 +264,7 @@ def test_the_gradient_of_the_leave_one_out_error_is_that_of_differences(monkeypa
     selection = Selection(points, targets, weights, lambda residuals, samples: 0.0, 0, groups, None, weight)
     for name in ("gaussian", "matern52", "matern32"):
         kernel = Kernel(name, 0, 0.8, linear=0.3)
-        selection._optimised(kernel, 1e-3, np.arange(30))
+        selection._scale_search(kernel, np.arange(30)).run(1e-3)
         # The error is that of the closed form, compared with that of the start.
         errors = []
         for logs in np.log([0.8, 0.8, 1e-3, 0.3]) + np.array([[0.0], [0.1]]):
@@ -303,7 +303,7 @@ def test_where_values_are_shared_the_gradient_is_that_of_differences_too(monkeyp
     error = lambda residuals, samples: np.linalg.norm(residuals, axis=(-2, -1))  # noqa: E731
     for n_params in (2, 0):
         selection = Selection(points, targets, np.full(30, 1 / 30), error, n_params, groups)
-        selection._optimised(Kernel("matern52", 0, 0.8, linear=0.3), 1e-3, np.arange(30))
+        selection._scale_search(Kernel("matern52", 0, 0.8, linear=0.3), np.arange(30)).run(1e-3)
     for found, expected in caught:
         np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-6)
     # Global parameters have levels, and modes of fields have none.

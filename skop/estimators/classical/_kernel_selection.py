@@ -199,8 +199,11 @@ class Selection:
             candidates = [min((t for t in starts if t[1].name == kind), key=itemgetter(0))[1] for kind in _STATIONARY]
         trials = [self._screen(kernel, self.few) for kernel in candidates]
         if trials and name == "gaussian_process" and not self._is_line and self.tunes_scales:
-            starts = [min((t for t in trials if t[1].name == kind), key=itemgetter(0)) for kind in _STATIONARY]
-            tuned = [(start, self._screen(self._optimised(*start[1:], self.few), self.few)) for start in starts]
+            # The criterion of the search has several minima; the least error can be near another than the least one.
+            keys = itemgetter(0), lambda trial: self._scale_search(trial[1], self.few).before(trial[2])
+            starts = [min((t for t in trials if t[1].name == kind), key=key) for kind in _STATIONARY for key in keys]
+            starts = list({id(start): start for start in starts}.values())
+            tuned = [(s, self._screen(self._scale_search(s[1], self.few).run(s[2]), self.few)) for s in starts]
             handicap = self._handicap(*min(tuned, key=lambda pair: pair[1][0]))
             if np.isfinite(handicap):
                 trials += [(handicap * error, replace(kernel, handicap=handicap), p) for _, (error, kernel, p) in tuned]
@@ -254,14 +257,9 @@ class Selection:
             return min(finalists, key=lambda found: found.criterion)
         error, kernel, penalty = trials[0]
         about = penalty * len(self.all) / len(self.few)
-        is_small = kernel.name == "none" and self.points.shape[1] <= len(self.all) // 4
-        if (
-            thorough
-            or (self.groups is not None and len(self.points) <= MOST_EXACT)
-            or is_small
-            or not kernel.linear + (kernel.name != "none")
-            or error <= _WORSE * self.least_screened()
-        ):
+        is_small = kernel.name == "none" and (not kernel.linear or self.points.shape[1] <= len(self.all) // 4)
+        is_fast = is_small or (self.groups is not None and len(self.points) <= MOST_EXACT)
+        if thorough or is_fast or error <= _WORSE * self.least_screened():
             return self._finish(kernel, about)
         return self._rough(kernel, about)
 
@@ -392,7 +390,7 @@ class Selection:
             turned = Selection(points, self.targets, self.weights, *options)
             turned._levels = self._levels
             before.append(turned._held_out(start[1], kept, out))
-            after.append(turned._held_out(turned._optimised(*start[1:], kept), kept, out))
+            after.append(turned._held_out(turned._scale_search(start[1], kept).run(start[2]), kept, out))
         if not sum(after) < sum(before):
             return np.inf
         return max(start[0] * sum(after) / (sum(before) * tuned[0]), 1.0) if tuned[0] > 0 else 1.0
@@ -615,8 +613,8 @@ class Selection:
         kept = kept if most is None else min(kept, most)
         return KernelModel.fit(self.targets[:, :kept], found.system, found.penalties[:kept], self.groups, self.weight)
 
-    def _optimised(self, kernel: Kernel, penalty: float, samples: IntArray) -> Kernel:
-        """Length scales of the least criterion of some samples, from those of a kernel."""
+    def _scale_search(self, kernel: Kernel, samples: IntArray) -> ScaleSearch:
+        """Search for the length scales of the least criterion of some samples, from those of a kernel."""
         numbers, weight = self._groups_and_weight(samples)
         weights = self.weights[samples] / root_of(weight)[:, 0]
         cases = {_key_of_parts(parts := same_sizes(numbers)): (parts, [weights])}
@@ -624,7 +622,7 @@ class Selection:
             own = [np.where(np.isin(np.arange(len(samples)), rows), weights, 0.0) for rows in inner]
             cases.setdefault(_key_of_parts(parts), (parts, []))[1].extend(own)
         rows = self.points[samples], self.targets[samples, :_LEADING]
-        return ScaleSearch(kernel, *rows, list(cases.values()), self.n_params, weight).run(penalty)
+        return ScaleSearch(kernel, *rows, list(cases.values()), self.n_params, weight)
 
 
 def _key_of_parts(parts: list[IntArray]) -> tuple[bytes, ...]:

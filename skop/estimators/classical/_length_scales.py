@@ -94,15 +94,8 @@ class ScaleSearch:
         Kernel
             The kernel with the length scales, and the weight of its linear part, that were found.
         """
-        kernel, (n, d), is_linear = self.kernel, self.points.shape, self.kernel.linear > 0
-        heads = np.searchsorted(self.scale_of, np.arange(self.scale_of[-1] + 1))
-        start = np.log(np.broadcast_to(kernel.scales, d)[heads])
-        start = np.append(start, [np.log(max(penalty, 1e-10)), np.log(kernel.linear) if is_linear else 0.0])
-        # Samples that are left out share the values of others in groups and grids, so that no error tells of a scale
-        # below the spacing, at which nothing would be known between these values.
-        spacings = [_spacing(column) for column in self.points[:, : self.n_params].T]
-        low = np.append(np.log(np.maximum(spacings, TINY)), np.full(len(heads) - self.n_params, -np.inf))
-        start[:-2] = np.maximum(start[:-2], low)
+        kernel, n, is_linear = self.kernel, len(self.points), self.kernel.linear > 0
+        start, low = self._start(penalty)
         # A parameter that does not matter counts up to the rounding of the system, also with a large scale.
         bounds = [(max(value - 4, least), value + 12) for value, least in zip(start[:-2], low, strict=True)]
         bounds += [(np.log(1e-13 * n), np.log(10.0 * n)), (-15, 10)]
@@ -117,6 +110,22 @@ class ScaleSearch:
 
         logs = minimize(gained, start, jac=True, method="L-BFGS-B", bounds=bounds, options=options).x
         return replace(kernel, scales=np.exp(logs[:-2])[self.scale_of], linear=float(is_linear * np.exp(logs[-1])))
+
+    def before(self, penalty: float) -> float:
+        """Objective from which a search starts at the length scales of the kernel and a penalty."""
+        return self.objective(self._start(penalty)[0])[0]
+
+    def _start(self, penalty: float) -> tuple[FloatArray, FloatArray]:
+        """Logarithms from which the search starts, and the least ones of length scales."""
+        heads = np.searchsorted(self.scale_of, np.arange(self.scale_of[-1] + 1))
+        start = np.log(np.broadcast_to(self.kernel.scales, self.points.shape[1])[heads])
+        start = np.append(start, np.log([max(penalty, 1e-10), self.kernel.linear or 1.0]))
+        # Samples that are left out share the values of others in groups and grids, so that no error tells of a scale
+        # below the spacing, at which nothing would be known between these values.
+        spacings = [_spacing(column) for column in self.points[:, : self.n_params].T]
+        low = np.append(np.log(np.maximum(spacings, TINY)), np.full(len(heads) - self.n_params, -np.inf))
+        start[:-2] = np.maximum(start[:-2], low)
+        return start, low
 
     def objective(self, logs: FloatArray) -> tuple[float, FloatArray]:
         """Return the logarithm of the mean error, of both kinds, and its gradient.
