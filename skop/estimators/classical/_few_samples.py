@@ -116,6 +116,6 @@ def _error_of_choices(
     rows, alone = TargetRows(data.targets, weight, groups), model._leave_one_out(data, weight, groups)
     inside = np.ones(len(labels), bool) if groups is not None else between_ends(model._points_of(data.inputs)[0])
     parts = [inside & (labels == number) for number in np.unique(labels[inside])]
-    pairs = [[rows.error_of(data.targets, each, part) for each in (found, alone)] for part in parts]
-    factor = np.exp(np.mean(np.diff(-np.log(np.maximum(pairs, TINY)))))
-    return min(*(rows.error_of(data.targets, each, inside) * part for each, part in ((alone, factor), (found, 1.0))))
+    pairs = [[rows.error_of(data.targets, each, part) for each in (alone, found)] for part in parts]
+    factor = float(np.exp(np.diff(np.log(np.maximum(pairs, TINY))).mean()))
+    return min(factor * rows.error_of(data.targets, alone, inside), rows.error_of(data.targets, found, inside))
