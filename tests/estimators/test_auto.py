@@ -30,6 +30,7 @@ from skop import (
 )
 from skop.data import unit_grid
 from skop.datasets import make_antiderivative
+from skop.estimators.classical import _few_samples
 from skop.estimators.fitting._base_model import BaseModel
 from skop.estimators.selection import _auto
 from skop.estimators.selection._search import make_candidates
@@ -801,3 +802,13 @@ def test_groups_reach_the_last_step_of_a_pipeline_and_no_member_that_takes_none(
     assert np.isfinite(error["ensemble"])
     with pytest.raises(FieldDataError, match="groups was given, but the fit of DecisionTreeRegressor takes none"):
         kinds["ensemble"].fit(X, y, groups=np.arange(20) // 2)
+
+
+def test_folds_tell_the_errors_of_few_samples_themselves(monkeypatch):
+    """The choice of a classical model is repeated once, in the fit to all samples."""
+    asked, repeat = [], _few_samples._predicted_by_others
+    monkeypatch.setattr(_few_samples, "_predicted_by_others", lambda *a, **b: asked.append(a) or repeat(*a, **b))
+    X = np.random.default_rng(0).random((20, 2))
+    candidates = [("POD", PODRegressor(regressor="ridge")), ("mean", PODRegressor(regressor="mean"))]
+    AutoRegressor(candidates=candidates, random_state=0).fit(X, X[:, 0] + 0.3 * X[:, 1] ** 2)
+    assert len(asked) == 1
