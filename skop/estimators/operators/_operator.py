@@ -20,7 +20,6 @@ import torch
 from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
-from skop._parameters import are_equal
 from skop._sklearn_compat import CallbackSupportMixin, fit_context
 from skop._typing import FloatArray, IntArray, PathOrStr
 from skop.data import DataSpec, FieldSet, PointSymmetries, Predictions, TrainingData
@@ -117,30 +116,6 @@ class OperatorRegressor(OperatorParameters, CallbackSupportMixin, MeasuresCost, 
     _base_seconds = 0.0
     #: Size of the features, from which a fit chooses its number of threads; operators make it a parameter.
     width = 64  # without an annotation it is no field of the dataclass
-
-    def _changed_since_fit(self) -> dict[str, tuple[Any, Any]]:
-        """Parameters of the network that are others than in the fit, by name, as they were and as they are."""
-        now = self._network_parameters()
-        return {
-            name: (value, now.get(name))
-            for name, value in self.network_parameters_.items()
-            if self._is_effective(name) and not are_equal(value, now.get(name))
-        }
-
-    def _is_effective(self, name: str) -> bool:
-        """Whether a parameter, or the part that it belongs to, has an effect on the geometry of the last fit."""
-        names = (name, name.partition("__")[0])
-        return all(self.geometry_ in self._effective_on.get(each, (self.geometry_,)) for each in names)
-
-    def _check_continuation(self) -> None:
-        """Raise if the network of the last fit is not the one that the parameters describe now."""
-        changed = self._changed_since_fit()
-        if changed:
-            words = ", ".join(f"{name} from {old!r} to {new!r}" for name, (old, new) in changed.items())
-            raise ValueError(
-                f"warm_start=True goes on with the network of the last fit, but its parameters have changed: {words}. "
-                "Set warm_start=False to fit anew, or set them back; parameters of the training may change."
-            )
 
     # ------------------------------------------------------------------ network and geometry
     def _build_network(self, spec: DataSpec, geometry: str) -> torch.nn.Module:

@@ -323,6 +323,30 @@ class OperatorParameters(HasParts):
         found = self._flat_parameters().items()
         return {name: value for name, value in found if name.partition("__")[0] not in _FREE_PARAMETERS}
 
+    def _changed_since_fit(self) -> dict[str, tuple[Any, Any]]:
+        """Parameters of the network that are others than in the fit, by name, as they were and as they are."""
+        now, then = self._network_parameters(), vars(self)["network_parameters_"]
+        return {
+            name: (value, now.get(name))
+            for name, value in then.items()
+            if self._is_effective(name) and not are_equal(value, now.get(name))
+        }
+
+    def _is_effective(self, name: str) -> bool:
+        """Whether a parameter, or the part that it belongs to, has an effect on the geometry of the last fit."""
+        names, geometry = (name, name.partition("__")[0]), vars(self)["geometry_"]
+        return all(geometry in self._effective_on.get(each, (geometry,)) for each in names)
+
+    def _check_continuation(self) -> None:
+        """Raise if the network of the last fit is not the one that the parameters describe now."""
+        changed = self._changed_since_fit()
+        if changed:
+            words = ", ".join(f"{name} from {old!r} to {new!r}" for name, (old, new) in changed.items())
+            raise ValueError(
+                f"warm_start=True goes on with the network of the last fit, but its parameters have changed: {words}. "
+                "Set warm_start=False to fit anew, or set them back; parameters of the training may change."
+            )
+
     @classmethod
     def _upgrade(cls, held: dict[str, Any]) -> None:
         """Parts that a file leaves to their defaults have the parameters of the fit, also where defaults changed."""
