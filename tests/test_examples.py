@@ -224,6 +224,18 @@ def test_adaptive_poles(run_example):
     assert len(pyplot.get_fignums()) == 2
 
 
+@pytest.mark.exhaustive
+def test_token_mixing(run_example):
+    variables, lines = run_example("token_mixing")
+    lamo, transolver = (variables["similarities"][name] for name in ("LaMO", "Transolver"))
+    assert lines[-1].split()[-1] == f"{variables['errors']['Transolver']:.3f}"
+    # What the text concludes: tokens of Transolver are nearly the same, and read all alike; those of LaMO are not.
+    assert lamo.max() < 0.8 < 0.99 < transolver.min()
+    for matrix in variables["displays"]["Transolver"].matrices:
+        np.testing.assert_allclose(matrix, 1 / 16, rtol=0.1)
+    assert len(pyplot.get_fignums()) == 2
+
+
 def test_examples_have_a_title_cells_and_a_test(subtests):
     for path in EXAMPLES:
         with subtests.test(path.stem):

@@ -18,6 +18,7 @@ from skop.inspection._evaluation import Evaluation as Evaluation
 from skop.inspection._evaluation import evaluate
 from skop.inspection._fields import FieldErrorDisplay
 from skop.inspection._frequency_response import FrequencyResponseDisplay, frequency_response
+from skop.inspection._mixing import MixingDisplay, mixing_matrices, token_similarity
 from skop.inspection._phase_error import PhaseErrorDisplay
 from skop.inspection._poles import PoleDisplay, learned_poles
 from skop.inspection._receptive_field import ReceptiveFieldDisplay, receptive_field
@@ -27,6 +28,7 @@ from skop.inspection._singular_features import SingularFeatureDisplay
 __all__ = [
     "FieldErrorDisplay",
     "FrequencyResponseDisplay",
+    "MixingDisplay",
     "PhaseErrorDisplay",
     "PoleDisplay",
     "ReceptiveFieldDisplay",
@@ -37,6 +39,8 @@ __all__ = [
     "evaluate",
     "frequency_response",
     "learned_poles",
+    "mixing_matrices",
     "receptive_field",
+    "token_similarity",
     "write_report",
 ]

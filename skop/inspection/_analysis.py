@@ -113,10 +113,13 @@ def noted(
     kinds: tuple[str, ...],
     measure: Callable[[str, torch.Tensor, GridShape | None, int], T],
     missing: str,
+    *,
+    matrices: bool = False,
 ) -> list[list[T]]:
     """Results of a function of (kind, values, grid, number of samples) for what layers note, of each batch.
 
-    Layers that note nothing of these kinds are an error, in words with a place for the name of the network.
+    Matrices are noted where they are asked for. Layers that note nothing of these kinds are an error, in words with a
+    place for the name of the network.
     """
 
     def each_layer(batch: Any, n_samples: int) -> list[T]:
@@ -126,7 +129,7 @@ def noted(
             if kind in kinds:
                 found.append(measure(kind, values, grid, n_samples))
 
-        with observe_features(observer):
+        with observe_features(observer, matrices=matrices):
             estimator.module_(**batch.inputs())
         return found
 

@@ -15,7 +15,7 @@ from skop.modules._blocks import set_drop_path as set_drop_path
 from skop.modules._conv import ConvHead as ConvHead
 from skop.modules._conv import ConvStem as ConvStem
 from skop.modules._conv import LocalConvolution as LocalConvolution
-from skop.modules._feature_maps import note_features
+from skop.modules._feature_maps import note_features, note_mixing
 from skop.modules._feature_maps import observe_features as observe_features
 from skop.modules._geometric_scan import CORRECTION_PLACES as CORRECTION_PLACES
 from skop.modules._geometric_scan import RECURRENCES as RECURRENCES
@@ -62,4 +62,5 @@ __all__ = [
     "TokenMixer",
     "direction_set",
     "note_features",
+    "note_mixing",
 ]

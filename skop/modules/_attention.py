@@ -5,12 +5,14 @@ dimensions.
 """
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import torch
 from torch import nn
 
 from skop._typing import GridShape
+from skop.modules._feature_maps import note_mixing
 from skop.modules._mixer import Probe, Stream, TokenMixer
 from skop.modules._packing import Padding, padding_of
 
@@ -170,7 +172,8 @@ class AttentionMixer(TokenMixer):
             value = self._heads_of(to_value(stream.tokens), "value")
             if self.positions == "concatenate":
                 value = self._placed(value, stream.coords)
-            found = self._attend_within(query, key, value, sizes, stream.sizes)
+            attend = partial(self._attend_within, query, key, sizes=sizes, read_sizes=stream.sizes)
+            found = note_mixing(attend, value, axis=2)
             read = found if read is None else read + found
         return self.dropout(self.out_projection(read.transpose(1, 2).flatten(2)))  # type: ignore[union-attr]
 

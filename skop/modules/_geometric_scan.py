@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from skop._typing import GridShape
+from skop.modules._feature_maps import note_mixing
 from skop.modules._grid_ssd import ACTIVATIONS
 from skop.modules._mixer import TokenMixer, grid_of_tokens
 from skop.modules._scan_directions import direction_paths, direction_set
@@ -212,11 +213,18 @@ class GeometricScanMixer(TokenMixer):
             "R": None if self.correction is None else self.correction.view(count, inner, states),
             "correction": self.correction_at,
         }
-        if self.scan_grid is None:
-            paths = direction_paths(grid, self.directions, signal.device)
-            return selective_scan(signal, steps, decay, maps_in, maps_out, direct, paths=paths, **options)
-        x, dt, B, C = (values.unflatten(1, grid) for values in (signal, steps, maps_in, maps_out))
-        return self.scan_grid(x, dt, decay, B, C, direct, directions=self.directions, **options).flatten(1, -2)
+        scan_grid = self.scan_grid
+        if scan_grid is None:
+            options["paths"] = direction_paths(grid, self.directions, signal.device)
+            return note_mixing(
+                lambda values: selective_scan(values, steps, decay, maps_in, maps_out, direct, **options), signal
+            )
+        dt, B, C = (values.unflatten(1, grid) for values in (steps, maps_in, maps_out))
+        options["directions"] = self.directions
+        return note_mixing(
+            lambda values: scan_grid(values.unflatten(1, grid), dt, decay, B, C, direct, **options).flatten(1, -2),
+            signal,
+        )
 
 
 def _check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:

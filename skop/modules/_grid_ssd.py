@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 from skop._typing import GridShape
+from skop.modules._feature_maps import note_mixing
 from skop.modules._mixer import TokenMixer, grid_of_tokens
 from skop.modules._scan_directions import direction_paths, direction_set
 from skop.modules._steps import log_range
@@ -125,13 +126,16 @@ class GridSSDMixer(TokenMixer):
         raw_step, maps_in, maps_out = self.path_projection(signal).split([n_steps, n_maps, n_maps], dim=-1)
         # The float32 bias promotes half-precision values, so that steps are float32 under autocast.
         step = nn.functional.softplus(raw_step.unflatten(-1, self.step_bias.shape) + self.step_bias)
-        mixed = ssd_scan(
+        mixed = note_mixing(
+            lambda channels: ssd_scan(
+                channels,
+                step.expand(-1, -1, self.n_paths, -1),
+                -torch.exp(self.log_decay).expand(self.n_paths, -1),
+                maps_in.unflatten(-1, (self.n_maps, states)),
+                maps_out.unflatten(-1, (self.n_maps, states)),
+                self.direct.expand(self.n_paths, -1, -1),
+                paths=direction_paths(grid, self.directions, tokens.device),
+            ),
             signal.view(batch, length, heads, inner // heads),
-            step.expand(-1, -1, self.n_paths, -1),
-            -torch.exp(self.log_decay).expand(self.n_paths, -1),
-            maps_in.unflatten(-1, (self.n_maps, states)),
-            maps_out.unflatten(-1, (self.n_maps, states)),
-            self.direct.expand(self.n_paths, -1, -1),
-            paths=direction_paths(grid, self.directions, tokens.device),
         )
         return self.out_projection(self.norm(mixed.reshape(batch, length, inner)) * self.activation(gate))

@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 from skop._typing import GridShape
+from skop.modules._feature_maps import note_features
 from skop.modules._packing import group_by_size
 
 __all__ = ["Probe", "Stream", "TokenMixer", "grid_of_tokens"]
@@ -230,7 +231,7 @@ class TokenMixer(nn.Module):
         if not torch.compiler.is_compiling() and getattr(mixed, "shape", None) != tokens.shape:
             came = tuple(mixed.shape) if isinstance(mixed, torch.Tensor) else type(mixed).__name__
             raise ValueError(f"{type(self).__name__}.mix returned {came}, expected {tuple(tokens.shape)}.")
-        return mixed
+        return note_features("mixed", mixed, grid)
 
 
 def grid_of_tokens(tokens: torch.Tensor, grid: GridShape | None, n_dims: int) -> GridShape:

@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 from skop._typing import GridShape
+from skop.modules._feature_maps import note_mixing
 from skop.modules._mixer import Probe, Stream, TokenMixer, grid_of_tokens
 from skop.modules._packing import padding_of
 from skop.modules._scan_directions import LINE_DIRECTIONS, direction_paths, direction_set
@@ -131,16 +132,19 @@ class S6Mixer(TokenMixer):
             signal, *others = (padding.fill(own) for own in (signal, *others))
         grid = tuple(signal.shape[1:2]) if self.n_dims == 1 else grid_of_tokens(signal, grid, self.n_dims)
         steps, maps_in, maps_out = self._maps(signal, others)
-        mixed = selective_scan(
+        mixed = note_mixing(
+            lambda values: selective_scan(
+                values,
+                steps,
+                -self.log_decay.exp(),
+                maps_in,
+                maps_out,
+                self.direct,
+                paths=direction_paths(grid, self.directions, tokens.device),
+                dt_bias=self.step_bias,
+                dt_softplus=True,
+            ),
             signal,
-            steps,
-            -self.log_decay.exp(),
-            maps_in,
-            maps_out,
-            self.direct,
-            paths=direction_paths(grid, self.directions, tokens.device),
-            dt_bias=self.step_bias,
-            dt_softplus=True,
         )
         return self._gated(mixed if padding is None else padding.take(mixed), gate)
 

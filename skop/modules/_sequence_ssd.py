@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 from skop._typing import GridShape
+from skop.modules._feature_maps import note_mixing
 from skop.modules._mixer import TokenMixer
 from skop.modules._steps import initial_step_bias
 from skop.ops import ssd_scan
@@ -98,10 +99,12 @@ class HydraMixer(TokenMixer):
         gate, streams, raw_steps = self.in_projection(tokens).split(sizes, dim=-1)
         streams = nn.functional.silu(self.convolution(streams.mT).mT)
         signal, maps = streams.split([self.inner, self.convolution.in_channels - self.inner], dim=-1)
-        heads = signal.unflatten(-1, (self.n_heads, -1))
-        mixed = self._scan_both_ways(heads, raw_steps.unflatten(-1, (2, -1)), maps.unflatten(-1, self.maps_shape))
-        diagonal = self.direct_projection(signal) + self.direct
-        mixed = mixed + heads * diagonal.unsqueeze(-1)
+        steps, maps = raw_steps.unflatten(-1, (2, -1)), maps.unflatten(-1, self.maps_shape)
+        diagonal = (self.direct_projection(signal) + self.direct).unsqueeze(-1)
+        mixed = note_mixing(
+            lambda heads: self._scan_both_ways(heads, steps, maps) + heads * diagonal,
+            signal.unflatten(-1, (self.n_heads, -1)),
+        )
         normed = self.norm(mixed.flatten(-2).to(self.norm.weight.dtype))
         return self.out_projection(normed * nn.functional.silu(gate))
 
@@ -200,14 +203,17 @@ class BidirectionalSSDMixer(TokenMixer):
         signal, maps_in, maps_out = nn.functional.silu(both).split([inner, states, states], dim=-1)
         # The float32 bias promotes half-precision values, so that steps are float32 under autocast.
         steps = nn.functional.softplus(raw_steps.unsqueeze(2) + self.step_bias)
-        mixed = ssd_scan(
+        mixed = note_mixing(
+            lambda heads: ssd_scan(
+                heads,
+                steps.flatten(2),
+                -self.log_decay.exp().flatten(),
+                maps_in,
+                maps_out,
+                self.direct.flatten(),
+                reverse=(False, True),
+            ),
             signal.unflatten(-1, (self.n_heads, -1)).flatten(2, 3),
-            steps.flatten(2),
-            -self.log_decay.exp().flatten(),
-            maps_in,
-            maps_out,
-            self.direct.flatten(),
-            reverse=(False, True),
         )
         mixed = mixed.unflatten(2, (2, self.n_heads)).flatten(3)
         gated = mixed * nn.functional.silu(gate).unsqueeze(2)

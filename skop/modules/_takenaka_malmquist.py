@@ -4,6 +4,7 @@ Notation: B samples, L tokens, E width, I inner width, S directions, H sets of p
 set, C = I / H channels of a set, R rank.
 """
 
+from functools import partial
 from typing import Any
 
 import torch
@@ -11,7 +12,7 @@ from torch import nn
 
 from skop._typing import GridShape
 from skop.modules._blocks import FeedForward
-from skop.modules._feature_maps import note_features
+from skop.modules._feature_maps import note_features, note_mixing
 from skop.modules._mixer import TokenMixer, grid_of_tokens
 from skop.modules._scan_directions import direction_paths, direction_set
 from skop.ops import takenaka_malmquist_basis, takenaka_malmquist_responses
@@ -203,8 +204,9 @@ class TakenakaMalmquistMixer(TokenMixer):
         signal, gate = self.in_projection(tokens).chunk(2, dim=-1)
         signal = nn.functional.gelu(self._convolve(signal, grid))
         transform = self._expand if self.transform == "coefficients" else self._filter
-        mixed = transform(signal, poles, direction_paths(grid, self.directions, tokens.device))
-        return self.out_projection((mixed + self.direct * signal) * nn.functional.gelu(gate))
+        paths = direction_paths(grid, self.directions, tokens.device)
+        mixed = note_mixing(lambda values: transform(values, poles, paths) + self.direct * values, signal)
+        return self.out_projection(mixed * nn.functional.gelu(gate))
 
     def _convolve(self, signal: torch.Tensor, grid: GridShape) -> torch.Tensor:
         """Convolve every channel with the neighbouring tokens on the grid, with zeros outside."""
@@ -304,7 +306,7 @@ class PrintedExpansions(nn.Module):
         for number, predict in enumerate(self.poles):
             poles = note_features("poles", predict(tokens))
             basis = takenaka_malmquist_basis(poles[:, 0], tokens.shape[1], orthogonal=self.orthogonal)[:, -1]
-            part = basis.mT @ (basis @ tokens)
+            part = note_mixing(partial(_projected, basis), tokens)
             total = total + part
             tokens = part if number == 0 else tokens + part
         return total
@@ -315,6 +317,11 @@ def _on_the_plane(radii: torch.Tensor, angles: torch.Tensor) -> torch.Tensor:
     places = torch.empty(*angles.shape, 2)
     places[..., 0], places[..., 1] = radii * angles.cos(), radii * angles.sin()
     return places
+
+
+def _projected(basis: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
+    """Sum of the functions (B, M, L) with the coefficients of values (B, L, E) for them."""
+    return basis.mT @ (basis @ values)
 
 
 def _multiply(coefficients: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:

@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from skop._typing import GridShape
-from skop.modules import FeedForward, LatentBlock, LatentPooling, PointBlock, TokenMixer
+from skop.modules import FeedForward, LatentBlock, LatentPooling, PointBlock, TokenMixer, note_mixing
 from skop.networks._point_network import PointNetwork
 
 __all__ = ["TransolverNetwork"]
@@ -100,7 +100,10 @@ class _SliceAttention(TokenMixer):
     def mix(self, tokens: torch.Tensor, grid: GridShape | None) -> torch.Tensor:
         """Let the slices (B, G, E) read each other, head by head."""
         heads = tokens.unflatten(-1, (self.n_heads, -1)).transpose(1, 2)
-        mixed = nn.functional.scaled_dot_product_attention(
-            self.queries(heads), self.keys(heads), self.values(heads), dropout_p=self.dropout if self.training else 0.0
+        queries, keys, dropout = self.queries(heads), self.keys(heads), self.dropout if self.training else 0.0
+        mixed = note_mixing(
+            lambda values: nn.functional.scaled_dot_product_attention(queries, keys, values, dropout_p=dropout),
+            self.values(heads),
+            axis=2,
         )
         return mixed.transpose(1, 2).flatten(2)

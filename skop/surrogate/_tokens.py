@@ -75,7 +75,7 @@ def _of_network(surrogate: Surrogate, loader: FieldLoader) -> FloatArray | None:
     n_points = min(bound, int(inputs.n_points.sum()))
 
     def note(kind: str, tokens: torch.Tensor, grid: GridShape | None) -> None:
-        if kind == "poles":
+        if kind in ("poles", "mixed"):
             return
         # Tokens of earlier blocks are not needed any more, and those of all blocks can be more than the memory holds.
         if _is_whole(kind, grid):

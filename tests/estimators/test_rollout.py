@@ -183,6 +183,12 @@ def test_what_is_no_frame_or_hardly_changes_is_not_compared_with_the_last():
         RolloutRegressor(Multiple(0.99, 1), window=1).fit(frames[..., :1], frames[..., 1:])
 
 
+def test_errors_that_differ_little_are_written_with_as_many_digits_as_tell_them_apart():
+    frames = np.ones((12, 4, 1)) * 0.98 ** np.arange(6)
+    with pytest.warns(SkopWarning, match=r"error of 0\.0205 on .* has 0\.0204:"):
+        RolloutRegressor(Multiple(0.95995, 1), window=1).fit(frames[..., :1], frames[..., 1:])
+
+
 @pytest.mark.parametrize("form", ["fields", "table"])
 def test_a_channel_in_which_a_step_is_worse_than_the_last_frame_is_named(form):
     """The first channel changes its sign in each step, which hides the error in the second one, that shrinks."""

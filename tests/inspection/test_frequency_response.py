@@ -237,6 +237,7 @@ def test_feature_maps_are_what_the_next_part_of_a_network_gets(name):
         model.predict(X[:1])
     for hook in hooks:
         hook.remove()
+    noted = [layer for layer in noted if layer[0] != "mixed"]
     if name == "oformer":
         noted = noted[:3]  # without the layer across streams
     assert noted[0][1] is entered[0]

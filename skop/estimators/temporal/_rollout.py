@@ -572,8 +572,8 @@ def _warn_if_worse_than_last(model: RolloutRegressor, data: TrainingData, weight
         other = "or a longer window" if name == "PODRegressor" else other
         error, change, where = worse
         warn(
-            f"one step of {name} has an error of {error:.2g}{where} on {len(numbers)} frames of the fit, where to "
-            f"repeat the last frame has {change:.2g}: no model at all would be better at it, on new trajectories too. "
+            f"one step of {name} has an error of {error}{where} on {len(numbers)} frames of the fit, where to "
+            f"repeat the last frame has {change}: no model at all would be better at it, on new trajectories too. "
             f"Take larger steps, such as every fifth frame, {other}."
         )
     elif n_steps > 1:
@@ -598,7 +598,7 @@ def _warn_of_rollouts(model: RolloutRegressor, windows: FieldSet, true: FieldSet
         found = [frame for run in steps for frame in run]
         if worse := _worse_than(join_frames(true, last), join_frames(true, found), true, is_table=is_table):
             error, change, where = worse
-            fault = f"has an error of {error:.2g}{where}, where to repeat the last given frame has {change:.2g}"
+            fault = f"has an error of {error}{where}, where to repeat the last given frame has {change}"
     if fault:
         warn(
             f"rolled out over the {n_steps} steps of the fit, from the first frames of {len(starts)} of its "
@@ -609,16 +609,16 @@ def _warn_of_rollouts(model: RolloutRegressor, windows: FieldSet, true: FieldSet
         )
 
 
-def _worse_than(last: FieldSet, found: FieldSet, true: FieldSet, *, is_table: bool) -> tuple[float, float, str] | None:
+def _worse_than(last: FieldSet, found: FieldSet, true: FieldSet, *, is_table: bool) -> tuple[str, str, str] | None:
     """Errors of frames found and of last ones, where the first is larger, in all channels together or in one of them.
 
-    The third item names this channel.
+    They are words, and the third item names this channel.
     """
     if not np.any(true.values):
         return None
     error, change = (_mean_error(part, true, is_table=is_table) for part in (found, last))
     if error > max(change, ROUNDING):
-        return error, change, ""
+        return *_told_apart(error, change), ""
     size = true.n_channels
     values, *others = (np.asarray(part.values, dtype=float).reshape(-1, size) for part in (true, found, last))
     norms = np.linalg.norm(values, axis=0)
@@ -629,7 +629,13 @@ def _worse_than(last: FieldSet, found: FieldSet, true: FieldSet, *, is_table: bo
     if size == 1 or not is_worse.any():
         return None
     k = int(np.where(is_worse, errors, 0).argmax())
-    return float(errors[k]), float(changes[k]), f" in channel {k} of a frame (counted from 0)"
+    return *_told_apart(errors[k], changes[k]), f" in channel {k} of a frame (counted from 0)"
+
+
+def _told_apart(one: float, other: float) -> tuple[str, str]:
+    """Write two different numbers with two digits, or as many as tell them apart."""
+    found = ((f"{one:.{digits}g}", f"{other:.{digits}g}") for digits in range(2, 18))
+    return next(pair for pair in found if pair[0] != pair[1])
 
 
 def _mean_error(found: FieldSet, true: FieldSet, *, is_table: bool) -> float:
