@@ -281,6 +281,9 @@ def _read_inputs(
         if source.is_table and known.on_meshes and spec.n_params:
             expected = "meshes with parameters"
             remedy = "pass the meshes too: predict(X, coords=meshes), or predict(meshes, params=X)"
+        elif source.is_table and spec.n_params:
+            expected = f"{'fields' if spec.n_fields else 'points'} with {spec.n_params} parameters"
+            remedy = f"pass these too: FieldSet(coords, {'fields, ' if spec.n_fields else ''}params=X)"
         raise FieldDataError(f"X is {came}, but the estimator was fitted on {expected}; {remedy}.")
     if source.is_table:
         refuse_params(design)
@@ -349,12 +352,15 @@ def _read_truth(y: Any, kind: Form, inputs: FieldSet, spec: DataSpec, elsewhere:
         refuse_mask(y, "y")
         check_names(column_names(y), spec.target_form.scalar_names, "y")
         scalars, expected = np.asarray(y), (len(inputs), spec.n_scalars)
-        if scalars.dtype == object:
-            # As fit reads them: columns of pandas with types that have a value for missing numbers.
-            scalars = check_array(y, dtype=np.float64, ensure_2d=False, input_name="y")
+        if scalars.dtype.kind in "OSU":
+            # As fit reads them: numbers as text, and types of pandas that have a value for missing numbers.
+            scalars = check_array(y, dtype=np.float64, ensure_2d=False, ensure_all_finite=False, input_name="y")
         if scalars.shape != expected and (scalars.shape != expected[:1] or spec.n_scalars > 1):
             raise FieldDataError(f"y has shape {scalars.shape}; expected {expected}, one row for each sample.")
-        return Targets(scalars=scalars.reshape(expected))
+        targets = Targets(scalars=scalars.reshape(expected))
+        # A band does not hold NaN, which must not count as an error of the model.
+        check_targets(targets, names=spec.target_form.scalar_names)
+        return targets
     if spec.target_points != "inputs" and not kind.carries_points:
         raise FieldDataError(
             f"y is a {type(y).__name__} without points, but the estimator was fitted on fields on other points than "
@@ -437,8 +443,14 @@ def restore(
             None if part is None else part.astype(target.dtype, copy=False)
             for part in (predictions.fields, predictions.scalars)
         ]
-    for part in (fields, scalars):
-        if part is not None and not np.isfinite(part).all():
+    for part, exact in ((fields, predictions.fields), (scalars, predictions.scalars)):
+        if part is not None and exact is not None and not np.isfinite(part).all():
+            value = exact[~np.isfinite(part)][0]
+            if np.isfinite(value):
+                raise NonFinitePredictionError(
+                    f"the prediction of {value:.3g} in {_where(part, points)} is too large for the precision of y in "
+                    f"the fit, {target.dtype}; fit with y in double precision, y.astype(float), or check X."
+                )
             raise NonFinitePredictionError(
                 f"the prediction is not finite in {_where(part, points)}: X holds numbers too large for the "
                 "precision of the fit or far from those of the training. Check its units and fill values."

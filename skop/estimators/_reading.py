@@ -313,9 +313,9 @@ class FieldReader(BaseEstimator):
             samples; ``file``, that of the sample, only if X is files; ``what``, such as ``"parameter 'E'"``,
             ``"channel 0"``, ``"size of channel 0"`` (root mean square over the points), ``"coordinate 1"``,
             ``"longest side"`` of the box of a sample, ``"spacing"`` of its points or ``"time"``; ``value``; ``lowest``
-            and ``highest`` in the fit; and ``excess``, the distance to this range as a multiple of its width. Of
-            parameters that followed from each other in the fit (``"parameter 'b' beside parameter 'a'"``), the range
-            is what the others imply.
+            and ``highest`` in the fit; and ``excess``, the distance to this range as a multiple of its width, both in
+            logarithms for parameters that are compared by these. Of parameters that followed from each other in the
+            fit (``"parameter 'b' beside parameter 'a'"``), the range is what the others imply.
 
         Raises
         ------

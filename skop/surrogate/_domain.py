@@ -391,6 +391,9 @@ class SeenRanges:
             numbers = np.asarray(inputs.params, dtype=np.float64)
             limits = self._limits_of_parameters(self.params, self.tailed)
             found += _beyond(numbers, numbers, self.params, limits, labels, every)
+            if self.in_logarithms is not None:
+                by_ratios = {label for label, is_one in zip(labels, self.in_logarithms, strict=True) if is_one}
+                found = [replace(finding, in_logarithms=finding.what in by_ratios) for finding in found]
             if self.relations is not None:
                 found += _off_relations(numbers, self.relations, self.params, labels, every)
         if self.values is not None and self.sizes is not None:

@@ -102,6 +102,8 @@ class Finding:
         Name of the number, such as ``"parameter 'E'"`` or ``"longest side"``.
     value, lowest, highest : float, default=NaN
         The number, and the range of others.
+    in_logarithms : bool, default=False
+        Whether the number and the range are compared by their logarithms.
     """
 
     level: Literal["problem", "notice"]
@@ -111,11 +113,19 @@ class Finding:
     value: float = np.nan
     lowest: float = np.nan
     highest: float = np.nan
+    in_logarithms: bool = False
 
     @property
     def excess(self) -> float:
         """Distance to the range, as a multiple of its width; infinite if it has none."""
-        distance, width = max(self.lowest - self.value, self.value - self.highest), self.highest - self.lowest
+        lowest, highest, value = self.lowest, self.highest, self.value
+        if self.in_logarithms:
+            if value * highest <= 0:
+                # Zero, and numbers beyond it, are at no distance.
+                return np.inf
+            lowest, highest, value = np.log(np.abs([lowest, highest, value])).tolist()
+            lowest, highest = min(lowest, highest), max(lowest, highest)
+        distance, width = max(lowest - value, value - highest), highest - lowest
         return distance / width if width > 0 else np.inf
 
     def __str__(self) -> str:
@@ -124,7 +134,8 @@ class Finding:
         lowest, highest, value = _distinct(self.lowest, self.highest, self.value)
         place = f" in {in_order(self.samples)}" if self.samples else ""
         seen = f"always {lowest}" if self.lowest == self.highest else f"{lowest} to {highest}"
-        beyond = "" if np.isinf(self.excess) else f" ({self.excess:.2g} times this range outside)"
+        scale = ", in logarithms" if self.in_logarithms else ""
+        beyond = "" if np.isinf(self.excess) else f" ({self.excess:.2g} times this range outside{scale})"
         # A relation of parameters has no range of its own: what the others imply takes its place.
         source = "by their relation in the fit" if " beside " in self.what else "in the fit"
         return f"{self.what} is {value}{place}, {source} {seen}{beyond}"

@@ -5,6 +5,7 @@ from functools import partial
 
 import meshio
 import numpy as np
+import pandas as pd
 import pytest
 from scipy.stats import betabinom
 from sklearn.base import clone
@@ -32,6 +33,7 @@ from skop import (
 )
 from skop.estimators.uncertainty._scores import masses
 from skop.exceptions import FieldDataError, SkopWarning
+from skop.inspection import evaluate
 
 pytestmark = pytest.mark.filterwarnings("ignore::skop.exceptions.ExtrapolationWarning")
 
@@ -567,6 +569,24 @@ def test_score_coverage_is_the_share_of_the_truth_inside(guarantee):
     weighted = list(band.score_coverage(new, true, sample_weight=weight).values())
     assert weighted == pytest.approx(shares_inside(bounds, true.to_list(), guarantee, weight))
     assert weighted != list(found.values())
+
+
+def test_truth_that_is_no_finite_number_is_not_outside_of_a_band(subtests):
+    """NaN counted as an error of the model, and an evaluation was NaN."""
+    X = np.random.default_rng(34).random((50, 2))
+    y = pd.Series(X.sum(axis=1), name="drag")
+    band = ConformalRegressor(PODRegressor(regressor="ridge"), coverage=0.7, random_state=0).fit(X[:40], y[:40])
+    for value in [np.nan, np.inf, pd.NA]:
+        truth = y[40:].astype("Float64").reset_index(drop=True)
+        truth[3] = value
+        for score in [band.score, band.score_channels, band.score_coverage, partial(evaluate, band)]:
+            with (
+                subtests.test(value=value, score=score),
+                pytest.raises(FieldDataError, match="y contains NaN or infinity, first in sample 3, scalar 'drag'"),
+            ):
+                score(X[40:], truth)
+    # Numbers as text are numbers, as in a fit.
+    assert band.score_coverage(X[40:], y[40:].to_numpy().astype(str)) == band.score_coverage(X[40:], y[40:])
 
 
 def test_score_coverage_of_fields_and_scalars_at_other_points():

@@ -161,6 +161,18 @@ def test_a_unit_mistake_is_named_with_its_parameter_sample_and_distance(on_table
     assert said_of(lambda: on_table.score(wrong, OUTPUT[:4])) == [message]
 
 
+@pytest.mark.parametrize("sign", [1, -1])
+def test_distances_of_numbers_over_decades_are_those_of_their_logarithms(sign):
+    """Six decades below the smallest were 1e-6 times the range outside, and a far larger number came first."""
+    values = 10 ** np.linspace(-3, 3, 40)
+    model = PODRegressor(regressor="ridge").fit(np.column_stack([sign * values, RANDOM.random(40)]), np.sqrt(values))
+    found = model.check([[sign * 1e-9, 0.5], [sign * 1e9, 0.5], [0.0, 0.5]])
+    assert found["excess"].tolist() == pytest.approx([1.0, 1.0, np.inf])
+    (message,) = said_of(lambda: model.predict([[sign * 1e-9, 0.5], [sign * 1e4, 0.5]]))
+    assert f"{sign * 1e-9:.3g} in sample 0" in message
+    assert "(1 times this range outside, in logarithms)" in message
+
+
 def test_a_design_in_another_unit_is_always_seen(on_table, subtests):
     for factor in [1e3, 10.0, 0.1, 1e-3]:
         with subtests.test(factor=factor):

@@ -160,6 +160,16 @@ def test_grids_have_three_axes_at_most(n_dims):
         GeoMaNORegressor(**SMALL, grid="auto").fit((points, FIELDS), FIELDS)
 
 
+def test_predictions_beyond_the_precision_of_y_name_it():
+    """X was blamed, although its model had predicted a finite number."""
+    y = (6e4 * TABLE[:, :1] / np.abs(TABLE[:, :1]).max())[:, :, None].astype(np.float16)
+    model = PODRegressor(regressor="ridge").fit(TABLE, np.concatenate([y, y], axis=1))
+    with pytest.raises(
+        NonFinitePredictionError, match=r"of -?\d\S+ in sample \d+ is too large .* float16; fit with y in"
+    ):
+        model.predict(2 * TABLE)
+
+
 def test_sparse_targets_and_inputs():
     """Sparse arrays of SciPy and of torch are refused by name, also in time series."""
     series = RNG.normal(size=(6, 3, 4, 4, 1))

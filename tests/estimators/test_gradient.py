@@ -1,12 +1,23 @@
 """Derivatives with respect to parameters: against central differences of `predict` in double precision."""
 
+from functools import partial
+
 import meshio
 import numpy as np
 import pytest
 import torch
 from scipy.optimize import minimize
 
-from skop import FieldSet, LaMORegressor, ScalingOptions, SymmetryOptions, TrainingOptions
+from skop import (
+    ConformalRegressor,
+    FieldSet,
+    LaMORegressor,
+    LawRegressor,
+    PODRegressor,
+    ScalingOptions,
+    SymmetryOptions,
+    TrainingOptions,
+)
 from skop.data import unit_grid
 from skop.exceptions import FieldDataError
 from skop.parts import LatentTokens
@@ -142,6 +153,30 @@ def test_what_has_no_gradient_is_named(subtests):
             model = small(max_iter=1).fit(X, y)
             with pytest.raises(FieldDataError, match=words):
                 model.gradient(X, output)
+
+
+@pytest.mark.parametrize("wrap", [LawRegressor, partial(ConformalRegressor, coverage=0.5, random_state=0)])
+def test_estimators_in_others_take_tables_with_their_points(wrap):
+    rng = np.random.default_rng(3)
+    table, coords = rng.uniform(1, 2, (30, 2)), np.linspace(0, 1, 5)[:, None]
+    fields = np.sin(table[:, :1, None] * (1 + coords)) * table[:, 1:, None]
+    inner = wrap(PODRegressor(regressor="rbf")).fit(table, FieldSet(coords, fields)).estimator_
+    for ask in [inner.predict, lambda X: inner.gradient(X, first)]:
+        with pytest.raises(
+            FieldDataError, match=r"fitted on points with 2 parameters; .* FieldSet\(coords, params=X\)"
+        ):
+            ask(table)
+    found = inner.gradient(FieldSet(coords, params=table[:3]), lambda field: field[..., 0].sum(dim=1))
+    for column in range(2):
+        step = 1e-5 * np.eye(2)[column]
+        high, low = (
+            inner.predict(FieldSet(coords, params=table[:3] + move)).values.sum(axis=(1, 2)) for move in (step, -step)
+        )
+        np.testing.assert_allclose(found[:, column], (high - low) / 2e-5, rtol=1e-5)
+
+
+def first(field):
+    return field[:, 0, 0]
 
 
 def test_nothing_changes_in_the_model():
