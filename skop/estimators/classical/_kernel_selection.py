@@ -308,7 +308,7 @@ class Selection:
         """
         if self.groups is not None or len(self.few) < len(self.all) or best.error == 0:
             return best
-        is_known = self._is_better_than_mean(best)
+        is_known = _is_better_than_mean(self, best)
         self.is_clear = is_known or self._is_line or len(self.all) <= FEW
         # The mean and ridge regression are no curves through noise.
         is_flat = best.system is not None and best.system.kernel.name == "none"
@@ -351,20 +351,6 @@ class Selection:
         projected, penalties = system.project(self.targets[:, :_LEADING]), system.penalties
         errors = self._errors_by_penalty(system, projected, penalties, self.all)
         return system.values, np.square(projected[0]).sum(axis=1), penalties, errors
-
-    def _is_better_than_mean(self, found: Found) -> bool:
-        """Whether leave-one-out errors are below those of the mean beyond chance."""
-        own = self._residuals(found.system, found.penalties[:_LEADING])
-        mean: FloatArray = (of_others(len(own), self.weight) * self.targets[:, :_LEADING])[self._inside]
-        own, weight = own[self._inside], None if self.weight is None else self.weight[self._inside]
-        if not np.isfinite(own).all():
-            return False
-        before, after = (mean_of(np.square(part).sum(axis=1), weight) for part in (mean, own))
-        clear = _CLEAR if self._is_line else _CLEAR_OF_SEVERAL
-        if len(own) < 2 or after < clear**2 * before:
-            return True
-        gains = np.linalg.norm(mean, axis=1) - np.linalg.norm(own, axis=1)
-        return bool(mean_of(gains, weight) > beyond_chance(len(gains)) * error_of_mean(gains, weight))
 
     def _handicap(self, start: Trial, tuned: Trial) -> float:
         """Factor by which a search for length scales makes leave-one-out errors too small; infinite if it is in vain.
@@ -765,6 +751,21 @@ def _within(numbers: IntArray) -> list[IntArray]:
     ends = numbers.min(), numbers.max()
     parts = [rows[~np.isin(numbers[rows[:, 0]], ends)] for rows in same_sizes(numbers)]
     return [rows for rows in parts if len(rows)]
+
+
+def _is_better_than_mean(selection: Selection, found: Found) -> bool:
+    """Whether leave-one-out errors are below those of the mean beyond chance."""
+    own = selection._residuals(found.system, found.penalties[:_LEADING])
+    mean: FloatArray = (of_others(len(own), selection.weight) * selection.targets[:, :_LEADING])[selection._inside]
+    own, weight = own[selection._inside], None if selection.weight is None else selection.weight[selection._inside]
+    if not np.isfinite(own).all():
+        return False
+    before, after = (mean_of(np.square(part).sum(axis=1), weight) for part in (mean, own))
+    clear = _CLEAR if selection._is_line else _CLEAR_OF_SEVERAL
+    if len(own) < 2 or after < clear**2 * before:
+        return True
+    gains = np.linalg.norm(mean, axis=1) - np.linalg.norm(own, axis=1)
+    return bool(mean_of(gains, weight) > beyond_chance(len(gains)) * error_of_mean(gains, weight))
 
 
 def _tells_of_new_values(selection: Selection, place: int) -> bool:

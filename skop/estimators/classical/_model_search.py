@@ -44,9 +44,9 @@ _BETTER_THAN_NOISE = 0.3
 _FEW_OUTPUTS = 16
 #: Half of the values of a parameter over decades lie in this part of its range, from the least value on.
 _LOW = 0.25
-#: Logarithms of parameters that can be 0 go on by their tangents from this part of their range below the least one. A
-#: uniform parameter can if its least value is nearer to 0 than this number of mean spacings.
-_BELOW, _SPACINGS = 0.1, 4.0
+#: Logarithms of parameters that are not over decades, or that have zeros, go on by their tangents from this part of
+#: their range below the least one.
+_BELOW = 0.1
 #: They go on themselves where they predict the sample below all others with this part of the error of tangents, since
 #: laws of powers are exact.
 _EXACT = 1e-3
@@ -174,11 +174,10 @@ class ModelSearch:
         params, is_auto = samples.params, isinstance(regressor, str) and regressor == "auto"
         least, largest = params.min(axis=0), params.max(axis=0)
         can_be = (least >= 0) & (largest > 0)
-        # What is uniform down to 0 has no least logarithm, and what spans decades may be 0 in some samples. A law of
-        # powers of other numbers goes on below them.
+        # What is uniform may come nearer to 0, where nothing tells of its logarithm, and what spans decades may be 0 in
+        # some samples. Other parameters over decades have no end there.
         smallest = np.where(params > 0, params, np.inf).min(axis=0)
-        is_uniform = ~_gathers_low(params) & (smallest * len(params) < _SPACINGS * (largest - least))
-        turns = can_be & ((least == 0) | is_uniform)
+        turns = can_be & ((least == 0) | ~_gathers_low(params))
         smallest, most = (np.where(turns, held, 1.0) for held in (smallest, largest))
         self.lowest = np.where(turns, _turn_of(smallest, most), 0.0)
         reads, learns = [np.zeros(len(least), bool)], [False]
@@ -455,7 +454,7 @@ class ModelSearch:
             out, turns = groups == groups[row], self.lowest.copy()
             if out.all():
                 continue
-            turns[ends] = _turn_of(params[~out][:, ends].min(axis=0), params[:, ends].max(axis=0))
+            turns[ends] = params[~out][:, ends].min(axis=0)
             is_low = out[:, np.newaxis] & (params < turns)
             is_below = is_low.any(axis=1)
             if not is_below.any():
@@ -466,7 +465,7 @@ class ModelSearch:
             points = samples.points(replace(model, lowest=turns))[is_below]
             residuals = targets[is_below] - others.predict(points)
             if np.linalg.norm(left_out[is_below]) < _EXACT * np.linalg.norm(residuals):
-                lowest[is_low.any(axis=0)] *= ROUNDING
+                lowest[is_low.any(axis=0)] = 0.0
                 continue
             found = found.copy()
             found[is_below] = residuals

@@ -95,8 +95,8 @@ class PODRegressor(FieldRegressor):
         in the fit; those of all targets, which must be positive. None: no logarithms. ``"auto"`` with
         ``regressor="auto"``: logarithms if they lower the leave-one-out error by a fifth. Parameters that are positive
         or span decades are tried together, and those that span decades, which may have zeros, alone. ``"auto"`` with
-        another regressor: as None. Power laws, such as that of a load, a length and a modulus, become linear. Near 0
-        logarithms go on by their tangents.
+        another regressor: as None. Power laws, such as that of a load, a length and a modulus, become linear. Below
+        the smallest sample logarithms go on by their tangents, but for exact laws and parameters over decades.
     grid : tuple of int, "auto" or None, default="auto"
         Regular grid to which samples without a grid are interpolated, linearly, and from which predictions are: the
         number of points along each axis of the bounding box of all training points. Leave-one-out errors are errors on
