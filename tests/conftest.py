@@ -21,3 +21,12 @@ def pytest_collection():
         gc.collect()
         gc.freeze()
         gc.enable()
+
+
+@pytest.fixture
+def choice_once(monkeypatch):
+    """Do not repeat the whole choice of a PODRegressor of few samples, which changes told errors and no prediction.
+
+    A fit then takes up to a ninth of the time. `test_told_errors` has the laws of the repeated choice.
+    """
+    monkeypatch.setattr("skop.estimators.classical._few_samples._MOST", 2)

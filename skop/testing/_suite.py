@@ -166,7 +166,7 @@ def check_field_estimator(
     --------
     >>> from skop import PODRegressor
     >>> from skop.testing import check_field_estimator
-    >>> check_field_estimator(PODRegressor(), n_dims=[1])
+    >>> check_field_estimator(PODRegressor(regressor="ridge"), n_dims=[1])
     """
     for check in yield_field_checks(estimator, n_dims=n_dims, any_grid=any_grid, point_sets=point_sets):
         check(estimator)

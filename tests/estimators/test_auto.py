@@ -392,7 +392,7 @@ def test_a_lone_operator_is_tried_where_runs_have_no_base(budget, wrapper, optio
     rng = np.random.default_rng(0)
     X = rng.random((n_runs, 1))
     y = 0.9 * X * [1, 0.9] + 0.1 + 1e-3 * rng.random((n_runs, 2))
-    auto = AutoRegressor(candidates=[("POD", PODRegressor()), ("over", Operator())], max_time=60)
+    auto = AutoRegressor(candidates=[("POD", PODRegressor(regressor="ridge")), ("over", Operator())], max_time=60)
     rows = wrapper(auto, **options).fit(X, y).estimator_.results_
     assert np.isfinite(rows[0]["error"]) == is_tried
     assert rows[0]["candidate"] == ("POD" if is_tried else "over")
@@ -791,6 +791,7 @@ def test_groups_reach_candidates_that_take_them():
     assert model.estimator_.leave_one_out_error_ > 0.9
 
 
+@pytest.mark.usefixtures("choice_once")
 def test_groups_reach_the_last_step_of_a_pipeline_and_no_member_that_takes_none():
     X, y = np.random.default_rng(0).random((2, 20, 3))
     kinds = {"pipeline": make_pipeline(StandardScaler(), PODRegressor()), "pod": PODRegressor()}

@@ -195,14 +195,16 @@ def every(estimators):
     return pytest.mark.parametrize("estimator", estimators, ids=lambda estimator: type(estimator).__name__)
 
 
-#: One operator and the classical model; operators differ in their networks alone, and have their turn in the long run.
+#: One operator and the classical model; operators differ in their networks alone, and have their turn in the long run,
+#: as the classical model where it repeats its choice.
+@pytest.mark.usefixtures("choice_once")
 @every([WHOLE_ESTIMATORS[0], *TIED_ESTIMATORS])
 def test_scikit_learn_checks(estimator, subtests):
     run_scikit_learn_checks(estimator, subtests)
 
 
 @pytest.mark.exhaustive
-@every(WRAPPERS + OTHER_HOSTS + PEERS)
+@every(WRAPPERS + TIED_ESTIMATORS + OTHER_HOSTS + PEERS)
 def test_scikit_learn_checks_of_wrappers_hosts_and_peers(estimator, subtests):
     run_scikit_learn_checks(estimator, subtests)
 
@@ -241,6 +243,7 @@ def test_laws_of_field_data_on_the_line(subtests):
     run_laws(GRID_ESTIMATORS[0], subtests, n_dims=[1], any_grid=True)
 
 
+@pytest.mark.usefixtures("choice_once")
 def test_laws_of_field_data_on_one_grid(subtests):
     run_laws(TIED_ESTIMATORS[0], subtests, n_dims=[1])
 

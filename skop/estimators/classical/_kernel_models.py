@@ -121,7 +121,7 @@ class Kernel:
         xp: Any = torch if isinstance(squares, torch.Tensor) else np
         if self.name == "gaussian":
             return xp.exp(-0.5 * squares)
-        squares = xp.clip(squares, SAME, None)
+        squares = squares.clip(SAME, None) if xp is torch else np.maximum(squares, SAME)
         if self.name == "thin_plate":
             return 0.5 * squares * xp.log(squares)
         if self.name in POLYHARMONIC:

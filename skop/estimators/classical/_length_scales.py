@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -101,12 +102,12 @@ class ScaleSearch:
         bounds += [(np.log(1e-13 * n), np.log(10.0 * n)), (-15, 10)]
         options = {"maxiter": _STEPS, "ftol": _SMALL_STEP}
         # The search ends by steps relative to the value where this is above 1, and so by the unit of the targets.
-        origin = self.objective(start)[0]
+        first = self.objective(start)
 
         def gained(logs: FloatArray) -> tuple[float, FloatArray]:
             """Objective in excess of that of the start, and its gradient."""
-            value, gradient = self.objective(logs)
-            return value - origin, gradient
+            value, gradient = first if np.array_equal(logs, start) else self.objective(logs)
+            return value - first[0], gradient
 
         logs = minimize(gained, start, jac=True, method="L-BFGS-B", bounds=bounds, options=options).x
         return replace(kernel, scales=np.exp(logs[:-2])[self.scale_of], linear=float(is_linear * np.exp(logs[-1])))
@@ -140,29 +141,31 @@ class ScaleSearch:
         tuple of (float, ndarray)
             Value and gradient.
         """
-        kernel, root, rest, line = self.kernel, self.root, self.rest, self.line
-        scales, noise, slope = np.exp(logs[:-2]), np.exp(logs[-2]), (kernel.linear > 0) * np.exp(logs[-1])
+        kernel, root, rest, is_linear = self.kernel, self.root, self.rest, self.kernel.linear > 0
+        scales, noise, slope = np.exp(logs[:-2]), np.exp(logs[-2]), is_linear * np.exp(logs[-1])
         scaled = self.own / scales[: self.own.shape[1]]
         squares = squares_between(scaled, scaled)
         if rest is not None:
             squares += rest / scales[-1] ** 2
-        system = kernel.radial(squares) + slope * line
+        system = kernel.radial(squares)
+        if is_linear:
+            system += slope * self.line
         system = self._complement(self._complement(system if root is None else root * system * root.T).T)
-        system[np.diag_indices(len(system))] += noise
+        system.flat[:: len(system) + 1] += noise
         system += (1.0 - noise) * self.ends
         inverse = inverse_of(system) - self.ends
         value, by_matrix = self._by_matrix(inverse)
         if not self.cases[0][0]:
             other, by_other = self._by_likelihood(inverse, float(np.linalg.slogdet(system)[1]))
             value, by_matrix = 0.5 * (value + other), 0.5 * (by_matrix + by_other)
-        by_noise = np.trace(by_matrix)
+        by_noise = by_matrix.trace()
         if root is not None:
             by_matrix *= root * root.T
         flow = by_matrix * kernel.slope(squares)
         by_scales = -4 * (flow.sum(axis=1) @ scaled**2 - ((flow @ scaled) * scaled).sum(axis=0))
-        if rest is not None:
-            by_scales = np.append(by_scales, -2 * np.vdot(flow, rest) / scales[-1] ** 2)
-        return value, np.append(by_scales, [noise * by_noise, slope * (by_matrix * line).sum()])
+        by_rest = [] if rest is None else [-2 * np.vdot(flow, rest) / scales[-1] ** 2]
+        by_slope = slope * (by_matrix * self.line).sum() if is_linear else 0.0
+        return value, np.array([*by_scales, *by_rest, noise * by_noise, by_slope])
 
     def _by_matrix(self, inverse: FloatArray) -> tuple[float, FloatArray]:
         """Logarithm of the mean error, and its derivative by the kernel matrix."""
@@ -170,9 +173,10 @@ class ScaleSearch:
         found = [_left_out(inverse, coefficients, *case) for case in self.cases]
         errors, every_residual, slopes = zip(*found, strict=True)
         value, shares = _mean_logarithm(np.concatenate(errors), of_runs=bool(self.cases[0][0]))
-        ends = np.cumsum([len(held) for held in errors])[:-1]
-        every_held = [slope(share) for slope, share in zip(slopes, np.split(shares, ends), strict=True)]
-        by_coefficients = sum(every_held)
+        ends = list(accumulate(len(held) for held in errors))
+        parts_of_shares = (shares[end - len(held) : end] for end, held in zip(ends, errors, strict=True))
+        every_held = [slope(share) for slope, share in zip(slopes, parts_of_shares, strict=True)]
+        by_coefficients = every_held[0] if len(every_held) == 1 else sum(every_held)
         if len(self.cases) == 1 and not self.cases[0][0]:
             # A product with its own transpose takes half the time.
             half = inverse * np.sqrt((by_coefficients * every_residual[0]).sum(axis=1))
