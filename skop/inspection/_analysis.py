@@ -51,9 +51,8 @@ def read_samples(estimator: Any, X: Any, *, resample: bool = True, on_grid_for: 
     """
     if not isinstance(estimator, OperatorRegressor):
         raise ValueError(
-            f"estimator is a {type(estimator).__name__}, expected a LaMORegressor, GeoMaNORegressor, AMORegressor or "
-            "MNORegressor; of a Pipeline, a search or an ensemble pass the fitted regressor inside, and X as that one "
-            "gets it."
+            f"estimator is a {type(estimator).__name__}, expected a LaMORegressor or another operator; of a "
+            "Pipeline, a search or an ensemble pass the fitted operator inside, and X as that one gets it."
         )
     inputs = estimator._read_inputs(X)[0]
     if resample and estimator.spec_.resampler is not None:

@@ -368,8 +368,8 @@ def _advice(data: TrainingData, counts: IntArray, *, has_targets: bool) -> dict[
         advice["targets"] = "none were named, so that only the inputs were looked at"
     if spec.has_features:
         advice["estimator"] = (
-            "a Gaussian process, PODRegressor(regressor='gaussian_process'), or trees of scikit-learn; neural "
-            "operators have no advantage on plain tables"
+            "PODRegressor, which chooses among linear models, kernels and Gaussian processes and takes logarithms "
+            "where they help, or trees of scikit-learn; neural operators have no advantage on plain tables"
         )
     elif spec.n_fields == 0 and on_shared_points(data.inputs):
         advice["estimator"] = (

@@ -44,8 +44,10 @@ def frequency_response(estimator: Any, X: Any) -> FrequencyResponse:
 
     Parameters
     ----------
-    estimator : LaMORegressor, GeoMaNORegressor, AMORegressor or MNORegressor
-        Estimator whose tokens, or points, form a grid; it is not modified.
+    estimator : OperatorRegressor
+        Fitted `skop.LaMORegressor`, `skop.GeoMaNORegressor`, `skop.AMORegressor`, `skop.MNORegressor`,
+        `skop.TransolverRegressor` or another operator whose network notes its feature maps, and whose tokens, or
+        points, form a grid; it is not modified.
     X : as in `fit` of the estimator
         Samples to average over; a few dozen are enough.
 

@@ -35,8 +35,8 @@ def receptive_field(estimator: Any, X: Any, *, point: Any = None, layer: int | N
 
     Parameters
     ----------
-    estimator : LaMORegressor, GeoMaNORegressor, AMORegressor or MNORegressor
-        Estimator that was fitted on fields on a grid; it is not modified.
+    estimator : OperatorRegressor
+        Operator, such as `skop.LaMORegressor`, that was fitted on fields on a grid; it is not modified.
     X : as in `fit` of the estimator
         Samples to average over, on one grid with the spacing of the training grid; a few dozen are enough.
     point : int, sequence of int, sequence of float, or None, default=None

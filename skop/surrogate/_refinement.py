@@ -13,7 +13,7 @@ r-th point holds all of it, and the prediction from these alone is better. Each 
 the splines through its coarse points miss more of it than the average changes it at these points.
 
 Where no whole number of steps leads to the training grid, inputs are brought to it, and predictions back, by cubic
-splines. Along the axes of declared periodic shifts, splines and shifted samplings go around the period.
+splines. Along the axes around which the network wraps, splines and shifted samplings go around the period.
 """
 
 from collections.abc import Callable, Sequence

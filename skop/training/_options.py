@@ -92,8 +92,8 @@ class TrainingOptions(Part):
             "held-out samples is above that on others by twice its standard error, and has fallen by less than a "
             "fifth since half that time. The held-out samples are those of `early_stopping`, or those that judge the "
             "base. Without either, a tenth of 20 samples or more (5 to 64) is held out in fits of 8 epochs or more, "
-            "and trained on as soon as it is decided. Networks without such blocks (FNO, U-Net, DeepONet) refuse a "
-            "number above 0."
+            "and trained on as soon as it is decided, but not in continued fits, and not of runs in time. Networks "
+            "without such blocks (FNO, U-Net, DeepONet) refuse a number above 0."
         ),
     )
     shift_patches: bool | str = param(

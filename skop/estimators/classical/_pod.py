@@ -70,7 +70,7 @@ class PODRegressor(FieldRegressor):
     regressor : {"auto", "mean", "ridge", "polynomial", "rbf", "gaussian_process", "akima"} or regressor, default="auto"
         Regressor between the coefficients:
 
-        - ``"auto"``: the one of the following with the smallest leave-one-out error.
+        - ``"auto"``: that of the smallest leave-one-out error. For one parameter and for noise likelihoods count too.
         - ``"mean"``: the mean of the training targets.
         - ``"ridge"``: ridge regression.
         - ``"polynomial"``: least squares with polynomials of degree 1 to 3 in global parameters.
@@ -116,18 +116,17 @@ class PODRegressor(FieldRegressor):
     models_ : list of OutputModel
         One model for all outputs, or several for different ones: each has the numbers of its ``channels`` and
         ``scalars``, the ``basis`` of these with ``components_``, ``mean_`` and ``n_components_``, which holds more
-        outputs where ``among`` has the numbers of all, and the fitted ``regressor`` between the coefficients;
-        ``reads_logarithms`` says for each global parameter, and ``learns_logarithms`` for the outputs, whether
-        logarithms are taken.
+        outputs where ``among`` has the numbers of all, and the fitted ``regressor`` between the coefficients. Whether
+        logarithms are taken is in ``reads_logarithms``, for each global parameter, and in ``learns_logarithms``.
     leave_one_out_error_ : float
         Mean relative L2 error of the training samples, as `score` measures it, each predicted by a fit to all others
         with the same hyperparameters and components; times a factor of at least 1 where length scales were tuned, see
-        the notes. With up to 24 samples, if their choice, repeated without some, has larger errors of these, times the
-        geometric mean of the factors. Infinite for copies of one sample. Not with a regressor of scikit-learn. With one
-        parameter it is far above the error of new samples between those of the fit, since leaving out a sample doubles
-        a gap. Samples with the same inputs are left out together. Where samples share the values of a parameter, it is
-        the error at these values; with `groups` that number the values, it is that at others, and relative to the norms
-        of fields in a group.
+        the notes. With up to 24 samples or groups, the choice of the model is repeated without some of them. If these
+        have larger errors then, `leave_one_out_error_` is multiplied by the geometric mean of the ratios. Infinite for
+        copies of one sample. Not with a regressor of scikit-learn. With one parameter it is far above the error of new
+        samples between those of the fit, since leaving out a sample doubles a gap. Samples with the same inputs are
+        left out together. Where samples share the values of a parameter, it is the error at these values; with `groups`
+        that number the values, it is that at others, and relative to the norms of fields in a group.
     leave_one_out_errors_ : dict of str to float
         The same error of each regressor that was tried, with the best hyperparameters; ``"logarithms"`` is that with
         logarithms, and ``"apart"`` that of several models for different outputs, where these are used. The last frame
@@ -160,12 +159,13 @@ class PODRegressor(FieldRegressor):
     -----
     All regressors of skop but ``"akima"`` are linear in the targets, so that leave-one-out residuals have a closed
     form, and no model is fitted again: they are the coefficients of the samples divided by the diagonal of the inverse
-    system. Length scales are found by the gradient of the leave-one-out error. They and the modes fit the training
-    samples better than other samples, so that this error is too small. Therefore modes and length scales are found
-    again without an eighth of the samples. Both the kernel that is found and the kernel from which the search starts
-    predict this eighth, and so on for the other eighths. The length scales of the search are taken only if their errors
-    on these parts are smaller. The leave-one-out error is then multiplied by a factor, so that it is smaller than that
-    of the start in the same ratio as these errors. With more than 400 samples, a part of them decides on kernels.
+    system. Length scales are found by the gradient of the geometric mean of the leave-one-out error and of an error by
+    the likelihood; with `groups`, of the leave-one-out error alone. They and the modes fit the training samples better
+    than other samples, so that the leave-one-out error is too small. Therefore modes and length scales are found again
+    without each eighth of the samples. This eighth is predicted by the kernel that is found, and by that from which the
+    search starts. The former is taken only if its errors on these parts are smaller. The leave-one-out error is then
+    multiplied by a factor, so that it is smaller than that of the start in the same ratio as these errors. With more
+    than 400 samples, a part of them decides on kernels.
 
     With more than 2,000 samples, kernels have 1,500 inducing samples, each the farthest from the ones before it, and
     ridge regression on these kernels predicts all samples (subset of regressors). Leave-one-out residuals keep the

@@ -619,7 +619,8 @@ def _no_outputs_elsewhere(data: TrainingData, model: str, geometry: str) -> str:
     return (
         f"{_other_points(data)}, but the network of this {model} on geometry {geometry!r} gives outputs at the points "
         "of X only. Set geometry='points' in LaMORegressor, AMORegressor or MNORegressor, take MNORegressor with "
-        "host='gnot' or 'oformer', or interpolate y to the points of X by skop.data.interpolate_fields."
+        "host=GNOT() or OFormer() of skop.parts, or interpolate y to the points of X by "
+        "skop.data.interpolate_fields."
     )
 
 

@@ -39,11 +39,11 @@ class MNORegressor(OperatorRegressor):
     """MNO, the Mamba neural operator: three transformers for operators whose attention selective scans can replace.
 
     The tokens are the points themselves: those of a grid row by row, others along a space-filling curve. A host
-    encodes them, lets them read one another, and decodes them; how they read is the mixer's, and any host takes any
-    mixer. Inputs may be fields, global parameters, the geometry alone, or all of them; outputs are fields on the
-    points of the input, a few scalars of each sample, or both; samples may differ in their points, and other points
-    can be asked for. The defaults are ours, for a few hundred samples on a laptop; `from_preset` gives the published
-    configurations.
+    encodes them, lets them read one another, and decodes them; how they read is the mixer's. Every host takes `Mamba`
+    and `Attention`; other mixers need the Galerkin Transformer, and `RotaryAttention` needs OFormer. Inputs may be
+    fields, global parameters, the geometry alone, or all of them; outputs are fields on the points of the input, a few
+    scalars of each sample, or both; samples may differ in their points, and other points can be asked for. The defaults
+    are ours, for a few hundred samples on a laptop; `from_preset` gives the published configurations.
 
     See Also
     --------
@@ -60,7 +60,7 @@ class MNORegressor(OperatorRegressor):
     At points other than those of the sample, ``predict(X, coords=...)`` asks the network itself: a query point takes
     the place of the nearest point of the input in the sequence, with its own coordinates. On grids, where spectral
     convolutions or scans along the axes need all of the grid, or predictions are averaged, they are interpolated. A
-    FieldSet y on other points than X trains the network at these; with ``"mamba"`` each layer that is asked there takes
+    FieldSet y on other points than X trains the network at these; with `Mamba` each layer that is asked there takes
     as many scans as it has states.
 
     References

@@ -200,7 +200,7 @@ class OperatorRegressor(OperatorParameters, CallbackSupportMixin, MeasuresCost, 
             results of its rows, on one mesh or on each run's own; ``(mesh, values)`` are values ``(n, P)`` or
             ``(n, P, c)`` on one mesh or file. A FieldSet and meshes may be on other points than an X with coordinates,
             shared or each sample's own, if the network can be asked at any point: networks on points, DeepONet, and
-            MNO's ``"gnot"`` and ``"oformer"`` on grids. The network is then trained at these points.
+            MNO's hosts `GNOT` and `OFormer` on grids. The network is then trained at these points.
         sample_weight : array-like of shape (n,) or None, default=None
             Weight of each sample in the loss, the scalers and the base; samples of weight 0 are not used.
         groups : array-like of shape (n,) or None, default=None

@@ -105,8 +105,9 @@ class OperatorParameters(HasParts):
             "the network is of no use, the training ends early; if the network is far better, it goes on without the "
             "base and with these samples. There is no base with fewer than 10 samples, different numbers of points, "
             "averaged predictions on points that the symmetries do not map onto each other, and in "
-            "`DeepONetRegressor`. Within `RolloutRegressor` the network learns the whole step, and there is no base "
-            "where it learns frames, or in trainings with noise or through several steps."
+            "`DeepONetRegressor`. Within a `RolloutRegressor` of several steps the network learns the whole step. "
+            "There is no base there in trainings with noise or through several steps, nor where changes are never "
+            "learned: with ``increments=False``, logarithms of the targets or scaling for each point."
         ),
     )
     geometry: str = param(

@@ -72,10 +72,10 @@ class AutoRegressor(WrappingRegressor):
     candidates : list of (str, estimator) and "default", or None, default=None
         Models to choose from, by name: any estimators with `fit` and `predict` on FieldSets, or for plain tables on
         arrays, such as scikit-learn regressors and Pipelines, whose steps receive any table unchanged. None takes the
-        mean, `PODRegressor`, and operators with ``base="auto"``, one for each minute of the search and at least one,
-        in this order: `LaMORegressor`, `AMORegressor`, LaMO with latent tokens on grids, `MNORegressor`,
-        `GeoMaNORegressor`, a wide LaMO, and LaMO without a base. ``"default"`` in a list stands for all of these, as
-        in ``["default", ("U-Net", UNetRegressor())]``.
+        mean, `PODRegressor`, and operators with ``base="auto"``, one for each minute of the search and each of its
+        `n_jobs`, and at least one, in this order: `LaMORegressor`, `AMORegressor`, LaMO with latent tokens on grids,
+        `MNORegressor`, `GeoMaNORegressor`, a wide LaMO, and LaMO without a base. ``"default"`` in a list stands for all
+        of these, as in ``["default", ("U-Net", UNetRegressor())]``.
     max_time : float or None, default=600
         Budget in seconds for the whole fit. None compares operators after all of their own `max_iter` epochs instead;
         results then repeat exactly, and the duration is not limited.
