@@ -17,7 +17,7 @@ import matplotlib.pyplot as plt
 
 from skop import LaMORegressor, TransolverRegressor
 from skop.datasets import make_elasticity
-from skop.inspection import MixingDisplay
+from skop.inspection import MixingDisplay, token_similarity
 from skop.metrics import relative_l2_error
 from skop.parts import LatentTokens
 
@@ -52,8 +52,9 @@ for name, panels in zip(models, axes, strict=True):
 # The mean cosine between two tokens of a sample after each mixer: 1 if all are the same.
 
 figure, panel = plt.subplots(layout="constrained")
-for name, display in displays.items():
-    MixingDisplay(display.matrices, display.similarity, name=name).plot(kind="similarity", ax=panel)
+similarities = {name: token_similarity(model, X[test]) for name, model in models.items()}
+for name, similarity in similarities.items():
+    MixingDisplay(similarity=similarity, name=name).plot(kind="similarity", ax=panel)
 
 # %%
 # What it shows
@@ -62,9 +63,8 @@ for name, display in displays.items():
 # paper Transolver's attention is concentrated on a few tokens. After this short training it is not: where tokens are
 # the same, each reads all others alike.
 
-similarities, errors = {}, {}
-for name, display in displays.items():
-    similarities[name] = display.similarity
+errors = {}
+for name, similarity in similarities.items():
     errors[name] = relative_l2_error(y[test], models[name].predict(X[test]))
-    print(f"{name}: mean cosine by layer {display.similarity.round(3)}, relative L2 error {errors[name]:.3f}")
+    print(f"{name}: mean cosine by layer {similarity.round(3)}, relative L2 error {errors[name]:.3f}")
 plt.show()

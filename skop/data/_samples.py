@@ -267,24 +267,29 @@ def read_query(
     return inputs, *open_points(coords, X, inputs, spec, cell_data, keep_data=keep_data)
 
 
+def _told_of_other_kind(X: Any, source: Form, spec: DataSpec) -> str:
+    """Words for a table X of an estimator that was fitted on fields, or the other way round."""
+    known = form_named(spec.input_form)
+    came = "a 2-D table" if source.is_table else f"fields ({describe(X)})"
+    expected, remedy = "a 2-D table" if known.is_table else "fields", "pass the same kind"
+    if source.is_table and known.on_meshes and spec.n_params:
+        expected = "meshes with parameters"
+        remedy = "pass the meshes too: predict(X, coords=meshes), or predict(meshes, params=X)"
+    elif source.is_table and spec.n_params:
+        parameters = f"{spec.n_params} parameter{'s' * (spec.n_params > 1)}"
+        expected = f"{'fields' if spec.n_fields else 'points'} with {parameters}"
+        remedy = f"pass these too: FieldSet(coords, {'fields, ' if spec.n_fields else ''}params=X)"
+    return f"X is {came}, but the estimator was fitted on {expected}; {remedy}."
+
+
 def _read_inputs(
     X: Any, source: Form, spec: DataSpec, coords: FloatArray | None, estimator: Any, design: Design | None = None
 ) -> FieldSet:
     """X of a prediction, of which meshes have been read."""
     if isinstance(X, list) and not X:
         raise FieldDataError("X has 0 samples; at least one is required.")
-    known = form_named(spec.input_form)
-    if source.is_table != known.is_table:
-        came = "a 2-D table" if source.is_table else f"fields ({describe(X)})"
-        expected = "a 2-D table" if known.is_table else "fields"
-        remedy = "pass the same kind"
-        if source.is_table and known.on_meshes and spec.n_params:
-            expected = "meshes with parameters"
-            remedy = "pass the meshes too: predict(X, coords=meshes), or predict(meshes, params=X)"
-        elif source.is_table and spec.n_params:
-            expected = f"{'fields' if spec.n_fields else 'points'} with {spec.n_params} parameters"
-            remedy = f"pass these too: FieldSet(coords, {'fields, ' if spec.n_fields else ''}params=X)"
-        raise FieldDataError(f"X is {came}, but the estimator was fitted on {expected}; {remedy}.")
+    if source.is_table != form_named(spec.input_form).is_table:
+        raise FieldDataError(_told_of_other_kind(X, source, spec))
     if source.is_table:
         refuse_params(design)
         X = check_table(X)
@@ -352,7 +357,7 @@ def _read_truth(y: Any, kind: Form, inputs: FieldSet, spec: DataSpec, elsewhere:
         refuse_mask(y, "y")
         check_names(column_names(y), spec.target_form.scalar_names, "y")
         scalars, expected = np.asarray(y), (len(inputs), spec.n_scalars)
-        if scalars.dtype.kind in "OSU":
+        if scalars.dtype.kind in "OSTU":
             # As fit reads them: numbers as text, and types of pandas that have a value for missing numbers.
             scalars = check_array(y, dtype=np.float64, ensure_2d=False, ensure_all_finite=False, input_name="y")
         if scalars.shape != expected and (scalars.shape != expected[:1] or spec.n_scalars > 1):

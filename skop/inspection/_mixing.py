@@ -42,8 +42,8 @@ def mixing_matrices(estimator: Any, X: Any) -> list[FloatArray]:
     -------
     list of ndarray of shape (T, S)
         Mean absolute weight with which token t takes up the value of token s, over channels, heads, directions and
-        samples, for each mixer in the order in which they run. T and S differ where a mixer reads other tokens than
-        its own. Rows of softmax attention add up to 1, others need not.
+        samples, for each mixer in the order in which they run, and each stream of tokens that it reads. T and S differ
+        where these are not its own. Rows of softmax attention add up to 1, others need not.
 
     Raises
     ------
@@ -62,8 +62,9 @@ def mixing_matrices(estimator: Any, X: Any) -> list[FloatArray]:
     Notes
     -----
     The network itself is evaluated, without averaging over symmetries. Convolutions before the mixing, and gates and
-    layers after it, are not part of a matrix; skips within it are. Each layer is evaluated once for each token, which
-    takes long for grids of thousands of patches.
+    layers after it, are not part of a matrix; skips within it are. Where a mixing leads from channels to other ones, as
+    in `skop.parts.TakenakaMalmquist` with `d_state`, the weight of a channel is the sum over the channels that it takes
+    up. Each layer is evaluated once for each token, which takes long, and much memory, for thousands of tokens.
 
     References
     ----------
@@ -185,10 +186,10 @@ class MixingDisplay(Display):
 
     Parameters
     ----------
-    matrices : sequence of ndarray of shape (T, S)
-        Result of `mixing_matrices`.
-    similarity : ndarray of shape (L,)
-        Result of `token_similarity`.
+    matrices : sequence of ndarray of shape (T, S), or None, default=None
+        Result of `mixing_matrices`; None if it is not drawn.
+    similarity : ndarray of shape (L,), or None, default=None
+        Result of `token_similarity`; None if it is not drawn.
     name : str or None, default=None
         Name of the model, for the title of the figure or the legend.
 
@@ -209,14 +210,20 @@ class MixingDisplay(Display):
     --------
     >>> import numpy as np
     >>> from skop.inspection import MixingDisplay
-    >>> display = MixingDisplay([np.eye(4), np.full((4, 4), 0.25)], np.array([0.1, 0.9])).plot()
+    >>> display = MixingDisplay([np.eye(4), np.full((4, 4), 0.25)]).plot()
     >>> [panel.get_title() for panel in display.axes_]
     ['layer 1', 'layer 2']
     """
 
     _kinds = ("matrices", "similarity")
 
-    def __init__(self, matrices: Sequence[FloatArray], similarity: FloatArray, *, name: str | None = None) -> None:
+    def __init__(
+        self,
+        matrices: Sequence[FloatArray] | None = None,
+        similarity: FloatArray | None = None,
+        *,
+        name: str | None = None,
+    ) -> None:
         self.matrices = matrices
         self.similarity = similarity
         self.name = name
@@ -267,9 +274,12 @@ class MixingDisplay(Display):
         2
         """
         cls._check_kind(kind)
-        return cls(mixing_matrices(estimator, X), token_similarity(estimator, X), name=name).plot(
-            kind=kind, ax=ax, cmap=cmap
-        )
+        display = cls(name=name)
+        if kind == "matrices":
+            display.matrices = mixing_matrices(estimator, X)
+        else:
+            display.similarity = token_similarity(estimator, X)
+        return display.plot(kind=kind, ax=ax, cmap=cmap)
 
     def plot(self, *, kind: str = "matrices", ax: Any = None, cmap: str = "viridis") -> Self:
         """Draw the panels.
@@ -293,16 +303,16 @@ class MixingDisplay(Display):
         Raises
         ------
         ValueError
-            If there is no such kind, `matrices` are not those of layers, or `ax` has another number of axes.
+            If there is no such kind, `matrices` or `similarity` are not those of layers, or `ax` has another number of
+            axes.
         OptionalDependencyError
             If matplotlib is not installed.
         """
         self._check_kind(kind)
         if kind == "similarity":
-            self.axes_ = self._panels(ax, size=(4.2, 3.0))
-            self.artists_ = [self._draw_similarity(self.axes_[0])]
-            return self
-        shapes = [np.shape(own) for own in self.matrices]
+            return self._plot_similarity(ax, np.asarray(self.similarity, dtype=float))
+        matrices = [np.asarray(own) for own in (() if self.matrices is None else self.matrices)]
+        shapes = [own.shape for own in matrices]
         if not shapes or any(len(shape) != 2 for shape in shapes):
             raise ValueError(
                 f"matrices has elements of the shapes {shapes[:3]}, expected a sequence with an array (tokens, tokens) "
@@ -312,7 +322,7 @@ class MixingDisplay(Display):
         self.axes_ = self._panels(ax, titles, size=(2.7, 2.8), columns=_COLUMNS, what=", one for each layer")
         self.artists_ = [
             panel.imshow(own, cmap=cmap, vmin=0.0, vmax=_largest_of_others(own), interpolation="nearest")
-            for panel, own in zip(self.axes_, self.matrices, strict=True)
+            for panel, own in zip(self.axes_, matrices, strict=True)
         ]
         for panel in self.axes_:
             panel.set(xlabel="token that is read")
@@ -322,14 +332,21 @@ class MixingDisplay(Display):
             self.figure_.suptitle(self.name)
         return self
 
-    def _draw_similarity(self, panel: Any) -> Any:
+    def _plot_similarity(self, ax: Any, similarity: FloatArray) -> Self:
         """Draw the mean cosine between tokens by layer."""
-        layers = np.arange(1, len(self.similarity) + 1)
-        (line,) = panel.plot(layers, self.similarity, marker="o", label=self.name)
+        if similarity.ndim != 1:
+            raise ValueError(
+                f"similarity has the shape {similarity.shape}, expected a number for each layer, as token_similarity "
+                "returns."
+            )
+        self.axes_ = self._panels(ax, size=(4.2, 3.0))
+        panel, layers = self.axes_[0], np.arange(1, len(similarity) + 1)
+        (line,) = panel.plot(layers, similarity, marker="o", label=self.name)
         panel.set(xlabel="layer", ylabel="mean cosine between tokens", xticks=layers, ylim=(None, 1.05))
         if self.name is not None:
             panel.legend()
-        return line
+        self.artists_ = [line]
+        return self
 
 
 def _largest_of_others(matrix: FloatArray) -> float | None:

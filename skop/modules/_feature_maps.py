@@ -60,6 +60,7 @@ def note_mixing(mix: Callable[[torch.Tensor], torch.Tensor], values: torch.Tenso
     A mixer calls it on what exchanges information between its tokens for the maps that it has chosen: a scan with its
     steps and maps, or attention with its queries and keys. The observer gets, as a layer of kind ``"matrix"``, the mean
     absolute weight ``(B, T, S)`` with which each of T tokens takes up the value of each of S, over channels and heads.
+    Of a map that mixes channels too, the weight of a channel is the sum over those that it takes up.
 
     Parameters
     ----------
@@ -85,7 +86,8 @@ def note_mixing(mix: Callable[[torch.Tensor], torch.Tensor], values: torch.Tenso
     >>> found[0].tolist()
     [[[1.0, 0.0], [0.5, 0.5]]]
     """
-    observed = _observer.get()
+    # A graph that is compiled has no observer, whose look-up would break it apart.
+    observed = None if torch.compiler.is_compiling() else _observer.get()
     if observed is not None and observed[1]:
         observed[0]("matrix", _matrix_of(mix, values, axis), None)
     return mix(values)

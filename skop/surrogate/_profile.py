@@ -120,7 +120,7 @@ class Finding:
         """Distance to the range, as a multiple of its width; infinite if it has none."""
         lowest, highest, value = self.lowest, self.highest, self.value
         if self.in_logarithms:
-            if value * highest <= 0:
+            if np.sign(value) != np.sign(highest):
                 # Zero, and numbers beyond it, are at no distance.
                 return np.inf
             lowest, highest, value = np.log(np.abs([lowest, highest, value])).tolist()

@@ -587,7 +587,9 @@ def test_truth_that_is_no_finite_number_is_not_outside_of_a_band(subtests):
             ):
                 score(X[40:], truth)
     # Numbers as text are numbers, as in a fit.
-    assert band.score_coverage(X[40:], y[40:].to_numpy().astype(str)) == band.score_coverage(X[40:], y[40:])
+    text = y[40:].to_numpy().astype(str)
+    for numbers in (text, text.astype(object), text.astype(np.dtypes.StringDType())):
+        assert band.score_coverage(X[40:], numbers) == band.score_coverage(X[40:], y[40:])
 
 
 def test_score_coverage_of_fields_and_scalars_at_other_points():

@@ -343,6 +343,7 @@ def test_a_uniform_parameter_whose_samples_happen_to_stay_away_from_zero_is_no_l
     assert relative_l2_error(law(new), model.predict(new), kind="scalar") < 0.03
 
 
+@pytest.mark.filterwarnings("ignore:X is outside", "ignore:a prediction of")
 @pytest.mark.parametrize("seed", range(3))
 def test_near_zero_exact_laws_of_powers_go_on(seed):
     """What tangents would make of them is 0.4 to 0.9 of the targets, also where the two least values are close."""
@@ -350,7 +351,35 @@ def test_near_zero_exact_laws_of_powers_go_on(seed):
     rows, new = rng.random((40, 3)), rng.random((1000, 3))
     law = lambda x: x[:, 0] * x[:, 1] ** 3 / x[:, 2] ** 0.5  # noqa: E731
     assert (new < rows.min(axis=0)).any(axis=0).all()
+    model = PODRegressor().fit(rows, law(rows))
+    np.testing.assert_allclose(model.predict(new), law(new), rtol=1e-6)
+    # A load of 0 has an answer, and one below 0 has no logarithm.
+    assert abs(model.predict([[0.0, 0.5, 0.5]])) < 1e-100
+    with pytest.raises(FieldDataError, match=r"parameter 1 of X is -0\.5 in sample 0"):
+        model.predict([[0.5, -0.5, 0.5]])
+
+
+@pytest.mark.filterwarnings("ignore:X is outside", "ignore:.*factorial|.*two values|.*levels")
+def test_exact_laws_of_powers_go_on_below_the_least_level_of_a_design():
+    """Several samples share the least value, so that no single one tells whether the law goes on below it."""
+    levels = np.arange(1.0, 5.0)
+    rows = np.array([(a, b) for a in levels for b in levels])
+    law = lambda x: x[:, 0] ** 0.5 * x[:, 1] ** 2.5  # noqa: E731
+    new = np.array([[0.5, 1.0], [2.5, 0.4], [0.5, 0.5]])
     np.testing.assert_allclose(PODRegressor().fit(rows, law(rows)).predict(new), law(new), rtol=1e-6)
+
+
+@pytest.mark.parametrize("regressor", ["auto", "ridge"])
+def test_zeros_beside_an_exact_law_of_powers_stay_readable(regressor):
+    """The sample of the least number of a law may be 0 in a parameter over decades: the fit refused it."""
+    rng = np.random.default_rng(0)
+    rows = np.column_stack([rng.random(30), 10 ** rng.uniform(-3, 0, 30)])
+    rows[[rows[:, 0].argmin(), 5], 1] = 0.0
+    y = rows[:, 0] ** 2.5
+    options = {} if regressor == "auto" else {"param_transform": "log", "target_transform": "log"}
+    model = PODRegressor(regressor=regressor, **options).fit(rows, y)
+    assert regressor == "auto" or (model.models_[0].lowest < 1e-12).tolist() == [True, False]
+    np.testing.assert_allclose(model.predict(rows), y, rtol=1e-6)
 
 
 @pytest.mark.parametrize("law", [lambda x: x[:, 0] ** 0.5 * (1 + x[:, 1]), lambda x: (1 + x[:, 1]) / (x[:, 0] + 0.03)])

@@ -169,6 +169,12 @@ def test_to_observe_a_mixer_changes_nothing(mixer):
     assert (matrix.sum(dim=(1, 2)) > 0).all()
 
 
+def test_the_note_breaks_no_compiled_graph():
+    mixer, tokens = SoftmaxAttention(8, n_heads=2), torch.randn(2, 6, 8)
+    compiled = torch.compile(mixer, backend="eager", fullgraph=True)
+    torch.testing.assert_close(compiled(tokens), mixer(tokens))
+
+
 def test_what_is_mixed_is_bounded_by_the_matrix():
     # |sum over s of w_ts v_s| <= sum over s of |w_ts| |v_s|, with equality for weights and values of one sign.
     torch.manual_seed(0)
@@ -272,7 +278,9 @@ def test_pictures_show_what_the_functions_return():
     similarity = MixingDisplay.from_estimator(model, FIELDS[:2], kind="similarity", name="LaMO")
     np.testing.assert_array_equal(similarity.artists_[0].get_ydata(), token_similarity(model, FIELDS[:2]))
     with pytest.raises(ValueError, match="put a single array into a list"):
-        MixingDisplay(np.eye(3), np.ones(1)).plot()
+        MixingDisplay(np.eye(3)).plot()
+    with pytest.raises(ValueError, match=r"similarity has the shape \(\), expected a number for each layer"):
+        MixingDisplay(np.eye(3)).plot(kind="similarity")
     with pytest.raises(ValueError, match="kind is 'lines'"):
         MixingDisplay.from_estimator(model, FIELDS[:2], kind="lines")
     pyplot.close("all")

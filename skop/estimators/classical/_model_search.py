@@ -26,7 +26,7 @@ from skop.estimators.classical._kernel_selection import (
     on_new_inputs,
     told_error,
 )
-from skop.estimators.classical._output_models import OutputModel, Outputs, joined, part_of
+from skop.estimators.classical._output_models import HARDLY_ABOVE_ZERO, OutputModel, Outputs, joined, part_of
 from skop.estimators.classical._target_rows import TargetRows, errors_of_outputs, physical
 from skop.exceptions import FieldDataError, warn
 
@@ -450,12 +450,15 @@ class ModelSearch:
         lowest, found, targets = self.lowest.copy(), left_out, coefficients[:, : left_out.shape[1]]
         groups = next(held for held in (samples.groups, repeats, np.arange(len(params))) if held is not None)
         ends = np.flatnonzero(model.reads_logarithms & (lowest > 0) & (params.min(axis=0) > 0))
-        for row in np.unique(params[:, ends].argmin(axis=0)):
-            out, turns = groups == groups[row], self.lowest.copy()
+        least = params[:, ends] == params[:, ends].min(axis=0)
+        for column in np.unique(least, axis=1).T:
+            # Where several samples share the least value, they tell whether a law is exact, and nothing of errors.
+            out, turns = np.isin(groups, groups[column]), self.lowest.copy()
             if out.all():
                 continue
             turns[ends] = params[~out][:, ends].min(axis=0)
-            is_low = out[:, np.newaxis] & (params < turns)
+            # Zeros of other parameters are no such numbers, whose logarithms have to go on by tangents.
+            is_low = out[:, np.newaxis] & (params < turns)[:, ends]
             is_below = is_low.any(axis=1)
             if not is_below.any():
                 continue
@@ -465,10 +468,10 @@ class ModelSearch:
             points = samples.points(replace(model, lowest=turns))[is_below]
             residuals = targets[is_below] - others.predict(points)
             if np.linalg.norm(left_out[is_below]) < _EXACT * np.linalg.norm(residuals):
-                lowest[is_low.any(axis=0)] = 0.0
-                continue
-            found = found.copy()
-            found[is_below] = residuals
+                lowest[ends[is_low.any(axis=0)]] = HARDLY_ABOVE_ZERO
+            elif len(np.unique(groups[out])) == 1:
+                found = found.copy()
+                found[is_below] = residuals
         return lowest, found
 
 

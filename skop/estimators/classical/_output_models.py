@@ -24,6 +24,7 @@ from skop.estimators.files._persistence import KNOWN
 from skop.exceptions import FieldDataError
 
 __all__ = [
+    "HARDLY_ABOVE_ZERO",
     "NotPositiveError",
     "OutputModel",
     "Outputs",
@@ -42,6 +43,8 @@ _ONE_SAMPLE = (
     "the fit had one sample, or copies of one, which shows no error, so that no standard deviation is known; fit to "
     "two samples that differ, or more, or predict with return_std=False."
 )
+#: Number of which 0 has the logarithm, nearly.
+HARDLY_ABOVE_ZERO = np.finfo(float).tiny
 #: Numbers of channels and of scalars.
 Outputs = tuple[IntArray, IntArray]
 
@@ -65,8 +68,8 @@ class OutputModel:
     reads_logarithms : ndarray of bool, shape (p,)
         Global parameters whose logarithms it reads.
     lowest : ndarray of shape (p,), or None
-        Values below which these logarithms go on by their tangents; 0 where they do not, None in files of earlier
-        versions.
+        Values below which these logarithms go on by their tangents; 0 where they do not, and `HARDLY_ABOVE_ZERO` where
+        0 itself is read; None in files of earlier versions.
     learns_logarithms : bool
         Whether it predicts logarithms of the outputs.
     shift, scale : ndarray of shape (p,)
@@ -183,7 +186,9 @@ class OutputModel:
 
     def scaled(self, params: FloatArray) -> FloatArray:
         """Standardised global parameters (n, p), or logarithms of them."""
-        wrong = (params <= 0) & self.reads_logarithms & (self.lowest is None or self.lowest == 0)
+        lowest = 0.0 if self.lowest is None else self.lowest
+        wrong = ((params < 0) & (lowest <= HARDLY_ABOVE_ZERO)) | ((params == 0) & (lowest == 0))
+        wrong &= self.reads_logarithms
         if wrong.any():
             row, column = np.argwhere(wrong)[0]
             raise NotPositiveError(
@@ -197,7 +202,7 @@ class OutputModel:
     def turns(self) -> FloatArray:
         """Values from which on logarithms go on by their tangents, which are hardly above 0 where they do not."""
         lowest = np.zeros(len(self.shift)) if self.lowest is None else self.lowest
-        return np.where(self.reads_logarithms, np.maximum(lowest, np.finfo(float).tiny), 1.0)
+        return np.where(self.reads_logarithms, np.maximum(lowest, HARDLY_ABOVE_ZERO), 1.0)
 
     def targets(self, targets: Targets, weight: FloatArray | None = None, groups: IntArray | None = None) -> TargetRows:
         """The outputs that its components hold, as rows."""
