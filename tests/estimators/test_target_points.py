@@ -543,7 +543,7 @@ def test_estimators_that_need_one_set_of_points_say_so(wrapper):
 REFUSED = {
     "patches": (LaMORegressor(width=8, depth=1), ["9 points", "20", "geometry='points'", "LaMORegressor"]),
     "GeoMaNO": (GeoMaNORegressor(width=8, depth=1), ["GeoMaNORegressor", "'grid'", "MNORegressor"]),
-    "a spectral decoder": (small("galerkin", host__decoder="spectral"), ["geometry='points'", "'oformer'"]),
+    "a spectral decoder": (small("galerkin", host__decoder="spectral"), ["geometry='points'", "OFormer()"]),
     "scans along axes": (small("gnot", mixer__scan_directions="cross"), ["geometry='points'"]),
     "scales of single points": (small(scaling__inputs="point"), ["scaling__inputs='point'", "'channel'"]),
     "target scales of single points": (small(scaling__targets="point"), ["scaling__targets='point'", "'channel'"]),
