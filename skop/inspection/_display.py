@@ -16,6 +16,10 @@ __all__ = ["Display", "draw_map", "set_aspect"]
 _LONGEST_ASPECT = 4.0
 
 
+#: Largest number of layers side by side.
+_COLUMNS = 4
+
+
 class Display:
     """Base of the displays, which opens or checks the axes of the panels."""
 
@@ -51,6 +55,14 @@ class Display:
             if title:
                 panel.set_title(title, fontsize="medium")
         self.figure_ = axes[0].figure
+        return axes
+
+    def _layer_panels(self, ax: Any, n_layers: int, name: str | None) -> Any:
+        """Return an array of axes, one for each layer, in a figure with the name of the model."""
+        titles = [f"layer {number}" for number in range(1, n_layers + 1)]
+        axes = self._panels(ax, titles, size=(2.7, 2.8), columns=_COLUMNS, what=", one for each layer")
+        if name is not None:
+            self.figure_.suptitle(name)
         return axes
 
     @classmethod

@@ -19,9 +19,6 @@ from skop.inspection._display import Display
 
 __all__ = ["MixingDisplay", "mixing_matrices", "token_similarity"]
 
-#: Largest number of panels side by side.
-_COLUMNS = 4
-
 
 def mixing_matrices(estimator: Any, X: Any) -> list[FloatArray]:
     """Return how much each token takes up of each other one, in every layer of a network.
@@ -318,8 +315,7 @@ class MixingDisplay(Display):
                 f"matrices has elements of the shapes {shapes[:3]}, expected a sequence with an array (tokens, tokens) "
                 "for each layer, as mixing_matrices returns; put a single array into a list."
             )
-        titles = [f"layer {number}" for number in range(1, len(shapes) + 1)]
-        self.axes_ = self._panels(ax, titles, size=(2.7, 2.8), columns=_COLUMNS, what=", one for each layer")
+        self.axes_ = self._layer_panels(ax, len(shapes), self.name)
         self.artists_ = [
             panel.imshow(own, cmap=cmap, vmin=0.0, vmax=_largest_of_others(own), interpolation="nearest")
             for panel, own in zip(self.axes_, matrices, strict=True)
@@ -328,8 +324,6 @@ class MixingDisplay(Display):
             panel.set(xlabel="token that is read")
             panel.locator_params(integer=True)
         self.axes_[0].set_ylabel("token that reads")
-        if self.name is not None:
-            self.figure_.suptitle(self.name)
         return self
 
     def _plot_similarity(self, ax: Any, similarity: FloatArray) -> Self:

@@ -21,8 +21,6 @@ __all__ = ["PoleDisplay", "learned_poles"]
 
 ComplexArray = npt.NDArray[np.complex128]
 
-#: Largest number of panels side by side.
-_COLUMNS = 4
 _N_BINS = 20
 
 
@@ -220,12 +218,9 @@ class PoleDisplay(Display):
                 f"poles has elements of the shapes {shapes[:3]}, expected a sequence with an array (samples, sets, "
                 "poles) for each layer, as learned_poles returns; put a single array into a list."
             )
-        titles = [f"layer {number}" for number in range(1, len(shapes) + 1)]
-        self.axes_ = self._panels(ax, titles, size=(2.7, 2.8), columns=_COLUMNS, what=", one for each layer")
+        self.axes_ = self._layer_panels(ax, len(shapes), self.name)
         draw = self._draw_disk if kind == "disk" else self._draw_radius
         self.artists_ = [draw(panel, np.asarray(own), cmap) for panel, own in zip(self.axes_, self.poles, strict=True)]
-        if self.name is not None:
-            self.figure_.suptitle(self.name)
         return self
 
     def _draw_disk(self, panel: Any, poles: ComplexArray, cmap: str) -> Any:

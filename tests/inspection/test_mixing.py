@@ -175,8 +175,7 @@ def test_the_note_breaks_no_compiled_graph():
     torch.testing.assert_close(compiled(tokens), mixer(tokens))
 
 
-def test_what_is_mixed_is_bounded_by_the_matrix():
-    # |sum over s of w_ts v_s| <= sum over s of |w_ts| |v_s|, with equality for weights and values of one sign.
+def test_the_matrix_of_weights_of_one_sign_makes_what_is_mixed():
     torch.manual_seed(0)
     weights, values = torch.rand(5, 6), torch.rand(2, 6, 1)
     found = []
