@@ -42,7 +42,6 @@ from skop.estimators import (
     LaMORegressor,
     MNORegressor,
     PODRegressor,
-    SymmetryOptions,
     TransolverRegressor,
     UNetRegressor,
 )
@@ -231,12 +230,10 @@ _MODELS = {
     },
     "lamo-symmetries": _Model(
         "LaMO, symmetries declared",
-        lambda run: LaMORegressor(
-            symmetries=SymmetryOptions(names=run.problem.symmetries, average_predictions=True), **run.limits
-        ),
+        lambda run: LaMORegressor(symmetries=run.problem.symmetries, **run.limits),
         "variants",
         key="LaMO, symmetries declared, Muon, Sobolev",
-        suits=lambda problem: bool(problem.symmetries),
+        suits=lambda problem: problem.symmetries is not None,
         depends_on=("LaMORegressor", "PODRegressor"),
     ),
     "auto": _Model(

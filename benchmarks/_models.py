@@ -1,10 +1,10 @@
-"""What the benchmarks share about models: operators and classical surrogates by name, and limits of a training."""
+"""What the benchmarks share about models: operators by name, and limits of a training."""
 
 import argparse
 from collections.abc import Iterable
 from typing import Any
 
-from skop.estimators import AMORegressor, GeoMaNORegressor, LaMORegressor, MNORegressor, PODRegressor
+from skop.estimators import AMORegressor, GeoMaNORegressor, LaMORegressor, MNORegressor
 from skop.parts import GNOT, Attention, GalerkinTransformer, Host, Mamba, OFormer
 
 __all__ = [
@@ -12,7 +12,6 @@ __all__ = [
     "MIXERS",
     "OPERATORS",
     "add_mno_options",
-    "classical_models",
     "estimator_names",
     "make_operator",
     "mno_parts",
@@ -67,20 +66,6 @@ def until_epoch(epochs: int) -> dict[str, Any]:
         Parameters of an operator.
     """
     return {"max_time": _MANY_SECONDS, "max_iter": epochs}
-
-
-def classical_models() -> dict[str, PODRegressor]:
-    """Return the surrogates that need no budget.
-
-    Returns
-    -------
-    dict of PODRegressor
-        Unfitted, by name.
-    """
-    kinds = {"mean field": "mean", "POD + ridge, 99 %": "ridge", "POD + GPR, 99 %": "gaussian_process"}
-    # Modes of 99 % of the variance are what earlier pages measured; the default chooses modes and regression itself.
-    cut = {name: PODRegressor(regressor=kind, n_components=0.99) for name, kind in kinds.items()}
-    return {**cut, "PODRegressor": PODRegressor()}
 
 
 def mno_parts(host: str, mixer: str) -> dict[str, Any]:

@@ -30,6 +30,7 @@ from skop.datasets import (
 from skop.datasets._finite_elements import assemble_stiffness, displacement_dofs, gradient_operator, import_fem
 from skop.datasets._hyperelastic import von_mises
 from skop.datasets._navier_stokes import FlowRecipe, VorticityEquation
+from skop.estimators import SymmetryOptions
 from skop.estimators.classical._nodes import keep_their_distances, nodes_correspond
 from skop.exceptions import FieldDataError
 
@@ -48,6 +49,8 @@ __all__ = [
 #: Names of the arrays of a user's file, and those of the small Darcy set of the neuraloperator project.
 _KEYS = ("X_train", "y_train", "X_test", "y_test")
 _DARCY_KEYS = ("train16_a", "train16_u", "test16_a", "test16_u")
+#: Symmetries of Darcy flow in a square.
+_SQUARE = ("flip_x", "flip_y", "transpose")
 #: Squared wavenumber of the shortest of the 50 waves in a random forcing.
 _MOST_WAVES = 32
 #: Young's modulus and Poisson's ratio of the published plate's matrix, which is incompressible rubber of moduli
@@ -69,8 +72,8 @@ class Problem:
         Samples as an operator reads them.
     table_train, table_test : ndarray of shape (n, p) or None, default=None
         The numbers that describe a sample, if X is not such a table itself.
-    symmetries : tuple of str, default=()
-        Symmetries of the problem, see `skop.SymmetryOptions`.
+    symmetries : SymmetryOptions or None, default=None
+        Symmetries of the problem, over which predictions are averaged too.
     """
 
     X_train: Any
@@ -79,7 +82,7 @@ class Problem:
     y_test: Any
     table_train: FloatArray | None = None
     table_test: FloatArray | None = None
-    symmetries: tuple[str, ...] = ()
+    symmetries: SymmetryOptions | None = None
 
     @property
     def places(self) -> FieldSet | None:
@@ -362,7 +365,7 @@ def _darcy(resolution: int) -> Callable[[int, int, int], Problem]:
 
     def make(n_train: int, n_test: int, seed: int) -> Problem:
         problem = _split(*make_darcy(n_test + n_train, resolution=resolution, random_state=seed), n_test)
-        return replace(problem, symmetries=("flip_x", "flip_y", "transpose"))
+        return replace(problem, symmetries=SymmetryOptions(names=_SQUARE, average_predictions=True))
 
     return make
 
@@ -395,7 +398,7 @@ def _fibre(n_train: int, n_test: int, seed: int) -> Problem:
         FieldSet(grid, fields[..., np.newaxis].astype(np.float32))
         for fields in (np.repeat(loads[:, :, np.newaxis], 41, axis=2), stress)
     )
-    return replace(_split(X, y, n_test), symmetries=("flip_x",))
+    return replace(_split(X, y, n_test), symmetries=SymmetryOptions(names=("flip_x",), average_predictions=True))
 
 
 def _grid(axis: FloatArray) -> FloatArray:
@@ -720,11 +723,12 @@ def read_problem(path: PathOrStr) -> Problem:
             raise FieldDataError(f"{path} holds {sorted(file)}. Expected {list(_KEYS)}, or {list(_DARCY_KEYS)}.")
     if keys == _KEYS:
         return Problem(*arrays)
-    # Point i of n lies at i / n, so that one edge of the unit square is left out.
+    # Point i of n lies at i / n, so that one edge of the unit square, about whose centre it is mirrored, is left out.
     axis = np.arange(arrays[0].shape[1]) / arrays[0].shape[1]
     grid = np.stack(np.meshgrid(axis, axis, indexing="ij"), axis=-1)
     X_train, y_train, X_test, y_test = (FieldSet(grid, array[..., np.newaxis]) for array in arrays)
-    return Problem(X_train, y_train, X_test, y_test)
+    symmetries = SymmetryOptions(names=_SQUARE, domain=((0.0, 1.0), (0.0, 1.0)), average_predictions=True)
+    return Problem(X_train, y_train, X_test, y_test, symmetries=symmetries)
 
 
 def read_recipe(path: PathOrStr) -> Recipe:

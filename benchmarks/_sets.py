@@ -17,9 +17,9 @@ from joblib.externals.loky import ProcessPoolExecutor
 from scipy.fft import dctn
 
 from benchmarks._kernel_runs import peak_memory, start_peak
+from benchmarks._problems import read_problem
 from benchmarks._report import Report
 from benchmarks._set_pictures import PICTURES, draw_samples
-from benchmarks._small_darcy import read_small_darcy
 from skop import datasets
 from skop._typing import FloatArray
 from skop.data import FieldSet
@@ -141,7 +141,9 @@ def add_command(commands: Any) -> None:
     parser = commands.add_parser("sets", help=__doc__.splitlines()[0])
     parser.add_argument("names", nargs="*", help="sets to measure or to draw; all by default", metavar="NAME")
     parser.add_argument("--pictures", type=Path, metavar="FOLDER", help="draw NAME/samples.png here, measure nothing")
-    parser.add_argument("--published", metavar="FILE", help="also compare with this .npz file, see small-darcy")
+    parser.add_argument(
+        "--published", metavar="FILE", help="also compare with the small Darcy set of the neuraloperator project"
+    )
     parser.add_argument("--samples", type=int, default=300, help="samples of each recipe in that comparison")
     parser.add_argument("--output", help="Markdown file to write; what the JSON file beside it has is kept")
     parser.set_defaults(run=run)
@@ -288,8 +290,8 @@ def statistics_of(upper: FloatArray, pressure: FloatArray) -> Statistics:
 
 def _compare(report: Report, path: str, n_samples: int) -> None:
     """Compare samples of recipes with the training samples of a published file."""
-    data = read_small_darcy(path)
-    upper, pressure = (data[f"train16_{key}"].to_grid()[..., 0].astype(np.float64) for key in "au")
+    data = read_problem(path)
+    upper, pressure = (part.to_grid()[..., 0].astype(np.float64) for part in (data.X_train, data.y_train))
     published = statistics_of(upper, pressure)
     report.record("published", published)
     found, rows = {}, []

@@ -171,6 +171,8 @@ def test_files_of_the_user(tmp_path):
     assert problem.X_train.grid_shape == (8, 8)
     assert problem.X_train.coords.max() == pytest.approx(7 / 8)
     assert problem.has_grid
+    # The square is mirrored about its own centre, which is not that of its points.
+    assert problem.symmetries.domain == ((0, 1), (0, 1))
     recipe = read_recipe(tmp_path / "darcy.npz")
     assert recipe.words == "permeability to pressure, 8 x 8, the small Darcy set of the neuraloperator project"
     some = recipe.make(3, 2, 1)
