@@ -286,6 +286,18 @@ def test_programs_of_pod_give_the_numbers_of_predict(name, tmp_path):
     require_parity(model, X, tmp_path / "model.pt2", counts=(24, 1), tolerance=1e-6)
 
 
+@pytest.mark.parametrize("run", [run_program, run_onnx])
+def test_programs_of_pod_have_no_number_where_predict_refuses(run, tmp_path):
+    """An exact law of powers reads 0 and no negative number."""
+    loads, wrong = np.linspace(1, 2, 12)[:, np.newaxis], [[-1e-9], [0.0], [0.5]]
+    model, path = pod(loads, loads**1.5), str(tmp_path / ("model.pt2" if run is run_program else "model.onnx"))
+    with pytest.raises(FieldDataError, match="positive"):
+        model.predict(wrong)
+    model.export(path)
+    found = run(path, model._read_inputs(wrong)[0], np.arange(3))["scalars"]
+    np.testing.assert_allclose(found.ravel(), [np.nan, 0, 0.5**1.5], atol=1e-9)
+
+
 def test_a_sample_whose_field_is_zero_may_stand_for_the_points(tmp_path):
     loads = np.concatenate([np.zeros((1, 2)), LOADS_2D])
     y = FieldSet(CLOUD, (np.sin(3 * loads) @ CLOUD.T)[..., np.newaxis])

@@ -71,6 +71,7 @@ class _OutputGraph(nn.Module):
     """Predictions of some outputs by a base model."""
 
     reads: torch.Tensor
+    refuses: torch.Tensor
     shift: torch.Tensor
     lowest: torch.Tensor
     scale: torch.Tensor
@@ -105,6 +106,7 @@ class _OutputGraph(nn.Module):
         bounds = None if model.bounds is None else _doubles(model.bounds)
         self.register_buffer("bounds", bounds)
         self.register_buffer("reads", torch.tensor(model.reads_logarithms, dtype=torch.bool))
+        self.register_buffer("refuses", torch.tensor(model.refuses, dtype=torch.bool))
 
     def forward(
         self, params: torch.Tensor | None, features: list[torch.Tensor]
@@ -113,7 +115,7 @@ class _OutputGraph(nn.Module):
         points = features
         if params is not None:
             params = params.double()
-            turned = logarithms_of(params, self.reads, self.lowest)
+            turned = logarithms_of(params, self.reads, self.lowest, self.refuses)
             points = [(turned - self.shift) / self.scale, *features]
         found = self.regressor.predict(torch.cat(points, dim=1)) @ self.components + self.mean
         if self.bounds is None:

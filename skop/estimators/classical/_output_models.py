@@ -187,8 +187,7 @@ class OutputModel:
     def scaled(self, params: FloatArray) -> FloatArray:
         """Standardised global parameters (n, p), or logarithms of them."""
         lowest = 0.0 if self.lowest is None else self.lowest
-        wrong = ((params < 0) & (lowest <= HARDLY_ABOVE_ZERO)) | ((params == 0) & (lowest == 0))
-        wrong &= self.reads_logarithms
+        wrong = (self.refuses & (params < 0)) | (self.reads_logarithms & (lowest == 0) & (params == 0))
         if wrong.any():
             row, column = np.argwhere(wrong)[0]
             raise NotPositiveError(
@@ -203,6 +202,11 @@ class OutputModel:
         """Values from which on logarithms go on by their tangents, which are hardly above 0 where they do not."""
         lowest = np.zeros(len(self.shift)) if self.lowest is None else self.lowest
         return np.where(self.reads_logarithms, np.maximum(lowest, HARDLY_ABOVE_ZERO), 1.0)
+
+    @property
+    def refuses(self) -> Any:
+        """Parameters of which negative numbers have neither logarithm nor tangent."""
+        return self.reads_logarithms & (self.turns <= HARDLY_ABOVE_ZERO)
 
     def targets(self, targets: Targets, weight: FloatArray | None = None, groups: IntArray | None = None) -> TargetRows:
         """The outputs that its components hold, as rows."""
@@ -223,8 +227,7 @@ class OutputModel:
                 f"gradients are known for the regressors of skop only, and regressor is a "
                 f"{type(self.regressor).__name__}; use regressor='auto'."
             )
-        reads, lowest = (torch.as_tensor(held) for held in (self.reads_logarithms, self.turns))
-        params = logarithms_of(params, reads, lowest)
+        params = logarithms_of(params, *map(torch.as_tensor, (self.reads_logarithms, self.turns, self.refuses)))
         points = (params - torch.as_tensor(self.shift)) / torch.as_tensor(self.scale)
         points = points if features is None else torch.cat([points, features], dim=1)
         found = self.regressor.predict(points) @ torch.as_tensor(self.basis.components_)
@@ -444,11 +447,18 @@ def part_of(targets: Targets, outputs: Outputs) -> Targets:
     return Targets(field, numbers, targets.elsewhere and field is not None, since)
 
 
-def logarithms_of(params: torch.Tensor, reads: torch.Tensor, lowest: torch.Tensor) -> torch.Tensor:
-    """The same as `OutputModel.logarithms` for tensors; where nothing is read as one, no gradient is infinite."""
+def logarithms_of(
+    params: torch.Tensor, reads: torch.Tensor, lowest: torch.Tensor, refuses: torch.Tensor
+) -> torch.Tensor:
+    """The same as `OutputModel.logarithms` for tensors; where nothing is read as one, no gradient is infinite.
+
+    Negative numbers that `OutputModel.scaled` refuses become NaN.
+    """
     # At the lowest values themselves both halves of the derivative add up to one.
     below = torch.minimum(params - lowest, torch.zeros_like(params))
-    return torch.where(reads, torch.maximum(params, lowest).log() + below / lowest, params)
+    found = torch.maximum(params, lowest).log() + below / lowest
+    found = torch.where(refuses & (params < 0), torch.nan, found)
+    return torch.where(reads, found, params)
 
 
 # ---------------------------------------------------------------------- what a file must hold

@@ -194,7 +194,8 @@ class MNORegressor(OperatorRegressor):
         keywords = self._keywords(spec, "width", "depth", "mlp_ratio", "dropout", "mixer")
         host: Host = self._options("host").on(geometry)
         self._check_grid(host, keywords["mixer"], geometry)
-        network: SequenceNetwork = _NETWORKS[type(host)](host=host, **keywords)
+        build = next(network for kind, network in _NETWORKS.items() if isinstance(host, kind))
+        network: SequenceNetwork = build(host=host, **keywords)
         return network
 
     def _check_grid(self, host: Host, mixer: Mixer, geometry: str) -> None:
