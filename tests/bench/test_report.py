@@ -109,7 +109,7 @@ def test_without_a_path_it_only_prints(tmp_path, monkeypatch, capsys):
 
 
 def test_folders_of_ones_own_stay_out_of_the_command(monkeypatch):
-    monkeypatch.setattr(sys, "argv", ["bench", "small-darcy", "/home/someone/data/darcy.npz", "--seeds", "3"])
+    monkeypatch.setattr(sys, "argv", ["bench", "classical", "--data", "/home/someone/data/darcy.npz", "--seeds", "3"])
     words = Report.circumstances()
-    assert "`python -m benchmarks small-darcy darcy.npz --seeds 3`" in words
+    assert "`python -m benchmarks classical --data darcy.npz --seeds 3`" in words
     assert "someone" not in words
