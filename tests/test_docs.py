@@ -168,6 +168,12 @@ def test_measurements_are_those_of_todays_defaults_or_say_that_they_are_older(su
             )
 
 
+def test_measurements_that_pages_name_exist():
+    texts = [path.read_text() for path in (*PAGES, *ROOT.glob("benchmarks/papers/*.toml"))]
+    named = {word for text in texts for word in re.findall(r"python -m\s+benchmarks\s+([a-z][a-z-]*)", text)}
+    assert named <= set(PARSER._subparsers._group_actions[0].choices)
+
+
 def test_a_measurement_with_another_default_or_without_a_record_is_old(tmp_path):
     page = tmp_path / "page.md"
     page.write_text("# Page\n\n`python -m benchmarks phase-error --budgets 60`\n")
