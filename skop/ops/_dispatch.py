@@ -18,6 +18,7 @@ The kernels of the package mamba_ssm run only where they are asked for by name.
 """
 
 import os
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -164,6 +165,10 @@ class Operation:
 
         Where x and the maps are bfloat16, the others are float32; plain forms then return float32.
         """
+        return self._run(backend, given) if _traced.get() else _uncompiled(self._run, backend, given)
+
+    def _run(self, backend: str | None, given: Any) -> Any:
+        """Scan."""
         states, gradients = n_states(given.x, given.dt, given.B), wants_gradients(given[: self.n_tensors])
         name = self.choose(backend, given.x.device, given.x.dtype, states=states, gradients=gradients)
         if name in self.plain:
@@ -233,6 +238,19 @@ def _run_foreign(operation: Operation, adapter: Any, given: Any) -> Any:
     return complete_derivatives(outputs, tensors, partial(plain, "naive"), partial(plain, "torch"), adapter.constant)
 
 
+def _uncompiled(function: Callable[..., Any], *arguments: Any) -> Any:
+    """Call a function that torch.compile leaves alone: kernels hold addresses of memory that it would let go of."""
+    if "torch._dynamo" not in sys.modules:  # nothing was compiled yet, and the import takes longer than many fits
+        return function(*arguments)
+    return _uncompiled_caller()(function, *arguments)
+
+
+@cache
+def _uncompiled_caller() -> Callable[..., Any]:
+    """Function that calls another one, which is not compiled."""
+    return torch.compiler.disable(lambda function, *arguments: function(*arguments))
+
+
 def wants_gradients(tensors: Sequence[Tensor | None]) -> bool:
     """Tell whether autograd is to take part: gradients are enabled, and a tensor needs them."""
     return torch.is_grad_enabled() and any(value is not None and value.requires_grad for value in tensors)
@@ -268,7 +286,7 @@ class _Kernel(torch.autograd.Function):
         else:
             grad_y = torch.zeros_like(given.x) if grads[0] is None else grads[0].resolve_neg()
             grad_final = None if grads[1] is None else grads[1].resolve_neg()
-            results = ctx.kernels.backward(given, checkpoints, grad_y, grad_final)
+            results = _uncompiled(ctx.kernels.backward, given, checkpoints, grad_y, grad_final)
         return (None, None, None, *results, *(None for _ in given[count:]))
 
 

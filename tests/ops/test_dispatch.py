@@ -360,6 +360,19 @@ def test_a_first_call_within_a_transform_of_functions_spoils_nothing():
     assert choose(dtype=torch.float64) == "numba"
 
 
+@pytest.mark.filterwarnings("ignore::UserWarning")  # of torch's compiler, about caches that it looks into
+def test_a_step_that_is_compiled_is_the_step_bit_by_bit():
+    def step(values):
+        y = scan(values, "numba")
+        y.square().sum().backward()
+        return y
+
+    plain, compiled = make(), make()
+    assert torch.equal(torch.compile(step, backend="eager")(compiled), step(plain))
+    for name, value in plain.items():
+        assert torch.equal(compiled[name].grad, value.grad), name
+
+
 def test_records_nest():
     values = make(3)
     with record_backends() as outer:
