@@ -375,6 +375,7 @@ def test_wrong_arguments_are_named(subtests):
         ({"mask": torch.ones(3, 20)}, "torch.bool"),
         ({"mask": torch.ones(3, 19, dtype=torch.bool)}, "mask has shape"),
         ({"sample_weight": torch.ones(2)}, r"expected \(3,\)"),
+        ({"norm": torch.ones(3, 1)}, r"norm has shape \(3, 1\), expected \(3,\)"),
         ({"grid_shape": None}, "grid_shape is None"),
         ({"grid_shape": (4, 4)}, "20 points"),
         ({"grid_shape": (10, 2)}, "at least 3"),

@@ -135,7 +135,7 @@ class TrainingLoss(ABC):
         Tensor of shape (B,)
             One loss per sample.
         """
-        _check_shapes(prediction, target, mask)
+        _check_shapes(prediction, target, mask, norm)
         if prediction.dtype in (torch.float16, torch.bfloat16):
             prediction = prediction.float()
         if mask is not None:
@@ -171,7 +171,7 @@ def check_gradient_weight(weight: float) -> None:
         raise ValueError(f"gradient_weight is {weight!r}, expected a number >= 0.")
 
 
-def _check_shapes(prediction: Tensor, target: Tensor, mask: Tensor | None) -> None:
+def _check_shapes(prediction: Tensor, target: Tensor, mask: Tensor | None, norm: Tensor | None) -> None:
     """Refuse shapes that would broadcast to a wrong loss without notice."""
     if prediction.ndim != 3 or prediction.shape != target.shape:
         raise FieldDataError(
@@ -182,4 +182,9 @@ def _check_shapes(prediction: Tensor, target: Tensor, mask: Tensor | None) -> No
         raise FieldDataError(
             f"mask has shape {tuple(mask.shape)} and dtype {mask.dtype}, expected "
             f"{tuple(prediction.shape[:2])} and torch.bool, True at the real points."
+        )
+    if norm is not None and norm.shape != prediction.shape[:1]:
+        raise FieldDataError(
+            f"norm has shape {tuple(norm.shape)}, expected {tuple(prediction.shape[:1])}: one norm per sample of the "
+            "batch."
         )

@@ -68,7 +68,8 @@ class LatentPooling(nn.Module):
     Raises
     ------
     ValueError
-        If `n_heads` does not divide `width`, or `decoder` is unknown.
+        If `n_heads` does not divide `width`, `decoder` is unknown, or there are more centred heads than heads, or
+        centres without `n_dims`.
 
     References
     ----------
@@ -111,6 +112,8 @@ class LatentPooling(nn.Module):
             raise ValueError(f"decoder is {decoder!r}; expected 'encoder_weights' or 'own_softmax'.")
         if not 0 <= n_centred_heads <= n_heads:
             raise ValueError(f"n_centred_heads={n_centred_heads}; expected 0 to n_heads={n_heads}.")
+        if n_centred_heads and not n_dims:
+            raise ValueError(f"n_centred_heads={n_centred_heads} needs the number of space dimensions; pass n_dims.")
         self.n_heads, self.normalize, self.is_structured = n_heads, normalize, n_grid_axes is not None
         # Maps of the same points that follow each other are multiplied first, if that adds little work: the points
         # then meet three matrices with a row for each latent token of each head.

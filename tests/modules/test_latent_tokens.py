@@ -276,6 +276,8 @@ def test_what_does_not_fit_is_refused():
         LatentPooling(8, decoder="linear")
     with pytest.raises(ValueError, match="n_centred_heads=3; expected 0 to n_heads=2"):
         LatentPooling(8, n_heads=2, n_centred_heads=3, n_dims=2)
+    with pytest.raises(ValueError, match="n_centred_heads=1 needs the number of space dimensions"):
+        LatentPooling(8, n_heads=2, n_centred_heads=1)
     with pytest.raises(ValueError, match="n_centred_heads > 0 needs the coordinates"):
         make_centred().encode(points_of(1, 6))
     with pytest.raises(ValueError, match="need a grid_shape"):
