@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from skop._typing import GridShape
+from skop.networks._channels import count_samples
 
 __all__ = ["OperatorNetwork", "Outputs"]
 
@@ -111,6 +112,8 @@ class OperatorNetwork(nn.Module):
     ) -> None:
         """Raise ValueError if the arguments of `forward` are inconsistent or not supported."""
         name, count = type(self).__name__, coords.shape[-2]
+        if sizes is not None and not isinstance(sizes, tuple):
+            raise ValueError(f"sizes is a {type(sizes).__name__}; expected a tuple of the points of each sample.")
         if sizes is not None and not self.supports_packed:
             raise ValueError(f"{name} got packed samples, which it does not support; give samples of one size.")
         if query_coords is not None and not self.supports_queries:
@@ -126,3 +129,25 @@ class OperatorNetwork(nn.Module):
             )
         if query_coords is not None and (fields is None) != (query_fields is None):
             raise ValueError("fields and query_fields belong together, but only one was given; pass both or neither.")
+        # What has other axes would be read as other samples, or broadcast, without a word.
+        batch = fields.unsqueeze(0) if fields is not None and fields.ndim == 2 else fields
+        samples = count_samples(coords, batch, params) if sizes is None else len(sizes)
+        own = (samples, count) if sizes is None else (count,)
+        asked = None if query_coords is None else (samples, query_coords.shape[-2])
+        for label, value, axes in (
+            ("coords", coords, own),
+            ("fields", fields, own),
+            ("params", params, (samples,)),
+            ("query_coords", query_coords, asked),
+            ("query_fields", query_fields, asked),
+        ):
+            is_place = label.endswith("coords") and sizes is None
+            if value is None or axes is None or (is_place and value.ndim == 2):  # shared by all samples
+                continue
+            # Exports compare sizes by their symbols, and tuples of other lengths would fix these.
+            fits = value.ndim == len(axes) + 1 and value.shape[:-1] == axes
+            if not fits and not (is_place and value.ndim == 3 and value.shape[:-1] == (1, *axes[1:])):
+                raise ValueError(
+                    f"{name} got {label} of shape {tuple(value.shape)}; expected {(*axes, value.shape[-1])}: it reads "
+                    f"samples={samples}, points={count}."
+                )

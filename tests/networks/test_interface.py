@@ -27,7 +27,7 @@ from skop.networks import (
     TransolverNetwork,
     UNetNetwork,
 )
-from skop.parts import Hydra, Patches
+from skop.parts import GalerkinTransformer, Hydra, Mamba, Patches
 
 from .problems import MIXERS
 
@@ -111,6 +111,30 @@ def test_what_a_network_says_that_it_supports_is_what_it_takes():
             network(coords, fields[None], params[:1], (3, 2), **queries)
         with pytest.raises(ValueError, match="needs the grid of its points"):
             network(coords, fields[None], params[:1])
+
+
+def test_what_would_be_read_as_other_samples_is_refused():
+    """Points with one sample's fields, without its axis, were as many samples to a network on sequences."""
+    sizes = {name: SIZES[name] for name in ("n_dims", "n_fields", "n_params", "n_outputs", "n_scalars")}
+    host = GalerkinTransformer(decoder="pointwise", decoder_width=4, kernel_size=1, n_frequencies=0)
+    sequences = GalerkinNetwork(host=host, mixer=Mamba(d_state=2), width=8, depth=1, mlp_ratio=1.0, **sizes)
+    coords, fields, params = torch.rand(6, 2), torch.rand(3, 6, 1), torch.rand(3, 1)
+    queries = {"query_coords": torch.rand(4, 2), "query_fields": torch.rand(3, 4, 1)}
+    for network, (given, message) in product(
+        (sequences, on_points()),
+        [
+            ({"fields": fields[0]}, r"fields of shape \(6, 1\); expected \(1, 6, 1\)"),
+            ({"fields": fields[:, :5]}, r"fields of shape \(3, 5, 1\); expected \(3, 6, 1\)"),
+            ({"coords": coords.expand(2, -1, -1)}, r"coords of shape \(2, 6, 2\); expected \(3, 6, 2\)"),
+            ({"params": params[:2]}, r"params of shape \(2, 1\); expected \(3, 1\)"),
+            (queries | {"query_fields": torch.rand(3, 5, 1)}, r"query_fields of shape \(3, 5, 1\); expected"),
+            (queries | {"query_coords": torch.rand(2, 4, 2)}, r"query_coords of shape \(2, 4, 2\); expected"),
+            ({"coords": coords[None], "fields": fields[:1], "params": params[:1], "sizes": (6,)}, "coords of shape"),
+            ({"fields": fields[0], "params": params[:2], "sizes": [2, 4]}, "sizes is a list; expected a tuple"),
+        ],
+    ):
+        with pytest.raises(ValueError, match=message):
+            network(**({"coords": coords, "fields": fields, "params": params} | given))
 
 
 def test_parameters_may_be_unsupported():

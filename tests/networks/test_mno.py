@@ -96,9 +96,9 @@ def test_networks_that_convolve_neighbours_of_a_grid_answer_at_query_points():
         expected = network(coords, fields, params, grid).field
         other = random(3, 2, seed=5)
         places = torch.cat([coords[[7, 2]], other])
-        found = network(coords, fields, params, grid, query_coords=places, query_fields=random(5, 2)).field
+        found = network(coords, fields, params, grid, query_coords=places, query_fields=random(2, 5, 2)).field
         torch.testing.assert_close(found[:, :2], expected[:, [7, 2]])
-        alone = network(coords, fields, params, grid, query_coords=other[2:], query_fields=random(1, 2)).field
+        alone = network(coords, fields, params, grid, query_coords=other[2:], query_fields=random(2, 1, 2)).field
         torch.testing.assert_close(alone, found[:, 4:])
         assert network.needs_grid
         with pytest.raises(ValueError, match="grid"):
