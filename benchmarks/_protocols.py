@@ -49,6 +49,11 @@ _TRAINING = (
     *("max_iter", "batch_size", "learning_rate_init", "weight_decay", "early_stopping", "loss", "training"),
     "scaling",
 )
+#: What a row of a file can state.
+_ROW = {
+    *("name", "estimator", "preset", "has_preset", "parameters", "network", "training_of", "columns", "published"),
+    *("full", "reduced", "why"),
+}
 #: Frames that are known and as many that follow, and times of a sample where time is a parameter.
 _KNOWN, _TIMES = 10, 20
 
@@ -133,10 +138,10 @@ class Table:
         return found
 
     def cells(self) -> Iterator[tuple[dict[str, Any], str]]:
-        """Rows that can be run, with each of their columns."""
+        """Rows that can be run, with each of their columns: all if they name none and have no published numbers."""
         for row in self.rows:
             if "estimator" in row:
-                for column in row.get("columns", row.get("published", {})):
+                for column in row.get("columns", row.get("published", self.columns)):
                     yield row, column
 
     def published(self, row: Mapping[str, Any], column: str) -> tuple[float | None, float | None]:
@@ -258,13 +263,17 @@ def read_tables(names: Sequence[str] = (), folder: PathOrStr = _FOLDER) -> list[
     Raises
     ------
     FieldDataError
-        If there is no such table.
+        If there is no such table, or a row states what none has.
     """
     found = {file.stem: tomllib.loads(file.read_text(encoding="utf-8")) for file in sorted(Path(folder).glob("*.toml"))}
     data_sets = found.pop("data_sets")
     if unknown := [name for name in names if name not in found]:
         raise FieldDataError(f"There is no table {unknown[0]!r}; choose from {', '.join(found)}.")
     tables = [Table(name, found[name], data_sets) for name in names or found]
+    for table in tables:
+        for row in table.rows:
+            if unknown := sorted(row.keys() - _ROW):
+                raise FieldDataError(f"{table.name}: a row states {unknown[0]!r}; expected one of {sorted(_ROW)}.")
     return sorted(tables, key=lambda table: int(table.content["worth"]))
 
 
