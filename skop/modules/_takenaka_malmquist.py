@@ -206,7 +206,8 @@ class TakenakaMalmquistMixer(TokenMixer):
         transform = self._expand if self.transform == "coefficients" else self._filter
         paths = direction_paths(grid, self.directions, tokens.device)
         mixed = note_mixing(lambda values: transform(values, poles, paths) + self.direct * values, signal)
-        return self.out_projection(mixed * nn.functional.gelu(gate))
+        # Functions and spectra are in single precision at least, also where the weights are not.
+        return self.out_projection((mixed * nn.functional.gelu(gate)).to(self.out_projection.weight.dtype))
 
     def _convolve(self, signal: torch.Tensor, grid: GridShape) -> torch.Tensor:
         """Convolve every channel with the neighbouring tokens on the grid, with zeros outside."""
@@ -233,12 +234,12 @@ class TakenakaMalmquistMixer(TokenMixer):
         heads = signal.unflatten(-1, (self.n_heads, -1)).transpose(1, 2)
         # The conjugates of the coefficients, since rows of the basis are real and imaginary parts. Their factor 1 / L,
         # and the mean over directions of twice the real parts, are those of the weights, which are fewer.
-        coefficients = (basis @ heads).unflatten(2, (len(paths), self.n_poles, 2))
+        coefficients = (basis.to(heads.dtype) @ heads).unflatten(2, (len(paths), self.n_poles, 2))
         factor = 2 / (count * len(paths))
         weighed = _multiply(coefficients, factor * self.weights)
         if self.rank:
             weighed = weighed + self.spread(_multiply(self.reduce(coefficients), factor * self.rates))
-        mixed = (basis.mT @ weighed.flatten(2, 4)).transpose(1, 2).flatten(2)
+        mixed = (basis.to(weighed.dtype).mT @ weighed.flatten(2, 4)).transpose(1, 2).flatten(2)
         return mixed - self.means * signal.mean(dim=1, keepdim=True)
 
     def _filter(self, signal: torch.Tensor, poles: torch.Tensor, paths: torch.Tensor) -> torch.Tensor:
@@ -246,11 +247,12 @@ class TakenakaMalmquistMixer(TokenMixer):
         count = signal.shape[1]
         sets = poles.unflatten(1, (len(paths), self.n_heads)).transpose(1, 2)
         responses = takenaka_malmquist_responses(sets, count, orthogonal=self.orthogonal)
-        kernels = responses.flatten(3, 4).mT @ self.weights.flatten(2, 3)
-        mixed = torch.zeros_like(signal)
+        kernels = responses.flatten(3, 4).mT @ self.weights.flatten(2, 3).to(responses.dtype)
+        values = signal.to(kernels.dtype)
+        mixed = torch.zeros_like(values)
         for number, path in enumerate(paths):
             kernel = kernels[:, :, number].transpose(1, 2).flatten(2)
-            spectrum = torch.fft.rfft(kernel, 2 * count, dim=1) * torch.fft.rfft(signal[:, path], 2 * count, dim=1)
+            spectrum = torch.fft.rfft(kernel, 2 * count, dim=1) * torch.fft.rfft(values[:, path], 2 * count, dim=1)
             along = torch.fft.irfft(spectrum, 2 * count, dim=1)[:, :count]
             mixed = mixed + along[:, path.argsort()]
         return mixed / len(paths)
@@ -321,7 +323,7 @@ def _on_the_plane(radii: torch.Tensor, angles: torch.Tensor) -> torch.Tensor:
 
 def _projected(basis: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
     """Sum of the functions (B, M, L) with the coefficients of values (B, L, E) for them."""
-    return basis.mT @ (basis @ values)
+    return basis.to(values.dtype).mT @ (basis.to(values.dtype) @ values)
 
 
 def _multiply(coefficients: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:

@@ -35,6 +35,8 @@ def check(given: NamedTuple, mask: Tensor | None, axes: Mapping[str, str]) -> No
     tensors: dict[str, Tensor] = {name: values[name] for name in axes if values[name] is not None}
     sizes: dict[str, int] = {}
     for name, value in tensors.items():
+        if not isinstance(value, Tensor):
+            raise TypeError(f"{name} is {type(value).__name__}; expected a tensor: torch.as_tensor({name}).")
         _expect_axes(name, value, _split(axes[name]), sizes)
         if sizes.get("groups", 1) > 1:
             _expect_groups(sizes)

@@ -383,6 +383,17 @@ def test_with_shared_poles_the_second_function_finds_nothing_in_what_the_first_l
 
 
 # ---------------------------------------------------------------- filter and errors
+def test_weights_of_half_precision_give_nearly_the_same():
+    """Functions are computed in single precision, in which weights of half precision could not meet them."""
+    tokens = torch.randn(2, 9, WIDTH, dtype=torch.float64)
+    mixers = [*(make(transform=transform) for transform in TRANSFORMS), PrintedExpansions(WIDTH, depth=2).double()]
+    for mixer, dtype in product(mixers, [torch.bfloat16, torch.float16]):
+        expected = mixer.to(torch.float64)(tokens)
+        found = mixer.to(dtype)(tokens.to(dtype))
+        assert found.dtype == dtype
+        assert (found.double() - expected).norm() < 0.05 * expected.norm()
+
+
 def test_a_filter_has_no_rank():
     names = {name for name, _ in TakenakaMalmquistMixer(4, transform="filter").named_parameters()}
     assert not names & {"means", "rates", "reduce.weight", "spread.weight"}

@@ -417,3 +417,5 @@ def test_errors_name_the_argument(scan):
         options = values | order | {key: value for key, value in change.items() if key != "backend"}
         with pytest.raises(ValueError, match=words):
             run(scan, options, backend)
+    with pytest.raises(TypeError, match=r"B is ndarray; expected a tensor: torch.as_tensor\(B\)"):
+        run(scan, values | order | {"B": values["B"].detach().numpy()}, "torch")
