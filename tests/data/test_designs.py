@@ -264,7 +264,8 @@ def test_tables_of_numbers_stay_as_they_are():
 def test_categories_by_number_are_no_numbers_unless_they_have_an_order():
     numbers = [3, 1, 2]
     ordered, table = (frame(material=pd.Categorical(numbers, ordered=flag)) for flag in (True, False))
-    assert PODRegressor().fit(ordered, numbers).predict(ordered).shape == (3,)
+    fitted = PODRegressor().fit(ordered, numbers)
+    assert fitted.predict(ordered).shape == (3,)
     # Texts of digits would be read as numbers, too; files are named by text.
     texts = frame(material=pd.Categorical(["6061", "7075", "6061"]))
     for given in (table, texts, Polars(load=LOADS, material=Column(["7", "3", "7"], Categorical()))):
@@ -273,7 +274,7 @@ def test_categories_by_number_are_no_numbers_unless_they_have_an_order():
             lambda given: split_runs(given.assign(file=FILES)) if hasattr(given, "iloc") else read_design(given),
             lambda given: PODRegressor().fit(given, numbers),
             lambda given: PODRegressor().fit(np.c_[numbers], given),
-            PODRegressor().fit(ordered, numbers).predict,
+            fitted.predict,
         ):
             with pytest.raises(FieldDataError, match=r"'material' of .* is categorical without an order.*get_dummies"):
                 read(given)
@@ -293,9 +294,10 @@ def test_times_are_no_numbers_whatever_holds_them():
     """Their numbers would count the unit in which they are stored."""
     days = np.arange("2026-01-01", "2026-01-04", dtype="M8[D]")
     words = "holds .* in row 0; expected numbers. Pass times as numbers, such as days: .*Timedelta"
+    fitted = PODRegressor().fit(np.c_[LOADS], LOADS)
     for times in (days, days.astype("M8[s]"), days - days[0]):
         for given in (times[:, None], times[:, None].tolist(), Polars(day=times), pd.DataFrame({"day": times})):
-            for read in (lambda held: PODRegressor().fit(held, LOADS), PODRegressor().fit(np.c_[LOADS], LOADS).predict):
+            for read in (lambda held: PODRegressor().fit(held, LOADS), fitted.predict):
                 with pytest.raises(FieldDataError, match=f"of X {words}"):
                     read(given)
         for given in (times, times[:, None], Column(times), pd.Series(times, name="day"), pd.Index(times)):
