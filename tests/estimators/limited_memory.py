@@ -1,11 +1,11 @@
 """Fit and use a model on files three times larger than the memory that the process may add.
 
-``python limited_memory.py FOLDER SAMPLES SIDE CHANNELS PIECE BATCH WHOLE KIND...`` writes one set of samples as
+``python limited_memory.py FOLDER SAMPLES SIDE CHANNELS PIECE BATCH KIND...`` writes one set of samples as
 memory maps, as an HDF5 file and as Zarr arrays, fits some samples of each kind, so that all code is loaded and all
 threads run, and then limits the memory of the process. PIECE is the number of values that are read at once where all
-are looked at: with a small one a small set shows it. With WHOLE = 1 it also validates, scores and predicts.
-RLIMIT_DATA counts private writable memory, that is, heap and arrays but not maps of files, which the kernel can drop
-and read again. It prints what happened as JSON. `test_streaming.py` runs it.
+are looked at: with a small one a small set shows it. The first kind is also scored and predicted from, which reads
+samples by the code of a fit. RLIMIT_DATA counts private writable memory, that is, heap and arrays but not maps of
+files, which the kernel can drop and read again. It prints what happened as JSON. `test_streaming.py` runs it.
 """
 
 import ctypes
@@ -58,11 +58,11 @@ def stored(folder, kind):
     return [zarr.open_array(folder / f"{name}.zarr", mode="r") for name in "xy"]
 
 
-def use(arrays, batch_size, is_whole, rows=slice(None)):
+def use(arrays, batch_size, rows=slice(None), *, is_whole):
     """Fit, and perhaps do all else that reads samples; return the numbers."""
     grid = arrays[0].shape[1:3]
     X, y = (FieldSet(unit_grid(grid), array, grid_shape=grid)[rows] for array in arrays)
-    options = {"base": None, "early_stopping": bool(is_whole), "random_state": 0}
+    options = {"base": None, "early_stopping": True, "random_state": 0}
     model = LaMORegressor(width=8, depth=1, max_iter=1, batch_size=batch_size, **options).fit(X, y)
     numbers = [model.loss_curve_, model.validation_scores_]
     if is_whole:
@@ -82,12 +82,12 @@ def private_bytes():
 def main():
     """Run all of it."""
     torch.set_num_threads(1)
-    folder, (n_samples, side, n_channels, piece, *options) = Path(sys.argv[1]), map(int, sys.argv[2:8])
-    kinds = sys.argv[8:]
+    folder, (n_samples, side, n_channels, piece, batch_size) = Path(sys.argv[1]), map(int, sys.argv[2:7])
+    kinds = sys.argv[7:]
     _fieldset._CHUNK_VALUES = piece
     write(folder, n_samples, side, n_channels)
     for kind in kinds:
-        use(stored(folder, kind), *options, slice(0, 12))
+        use(stored(folder, kind), batch_size, slice(0, 12), is_whole=kind == kinds[0])
     size, before = sum(array.nbytes for array in stored(folder, KINDS[0])), private_bytes()
     # What is refused below must be refused for want of memory, and not because the limit is below the present use.
     limit = before + size // 3
@@ -99,7 +99,8 @@ def main():
             whole = np.array(arrays[0][:])
         except MemoryError:
             whole = None
-        found[kind] = {"refused": whole is None, "numbers": use(arrays, *options), "left": limit - private_bytes()}
+        numbers = use(arrays, batch_size, is_whole=kind == kinds[0])
+        found[kind] = {"refused": whole is None, "numbers": numbers[:2], "left": limit - private_bytes()}
     print(json.dumps(found))
 
 
