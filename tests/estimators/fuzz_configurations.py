@@ -57,6 +57,8 @@ VALUES = {
     "batch_size": ["auto", 1, 2, 5, 100],
     "learning_rate_init": [1e-4, 4e-3, 0.1],
     "max_iter": [1, 2],
+    # Blocks are alike, and each takes PyTorch seconds of an export.
+    "depth": [1, 2],
     "max_time": [None],
     "base": [None, "pod", "linear", "auto"],
     "device": ["cpu"],
