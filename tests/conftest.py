@@ -23,10 +23,21 @@ def pytest_collection():
         gc.enable()
 
 
-@pytest.fixture
-def choice_once(monkeypatch):
+@pytest.fixture(autouse=True, scope="module")
+def _choice_once():
     """Do not repeat the whole choice of a PODRegressor of few samples, which changes told errors and no prediction.
 
     A fit then takes up to a ninth of the time. `test_told_errors` has the laws of the repeated choice.
     """
-    monkeypatch.setattr("skop.estimators.classical._few_samples._MOST", 2)
+    from skop.estimators.classical import _few_samples
+
+    with pytest.MonkeyPatch.context() as patch:
+        most = _few_samples._MOST
+        patch.setattr(_few_samples, "_MOST", 2)
+        yield most
+
+
+@pytest.fixture
+def choice_repeated(monkeypatch, _choice_once):
+    """Repeat it, as a user's fit does."""
+    monkeypatch.setattr("skop.estimators.classical._few_samples._MOST", _choice_once)

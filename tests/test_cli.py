@@ -936,7 +936,6 @@ def test_a_model_reads_channels_as_its_fit_did(channels, shape_of_X, shape_of_y,
     assert found[0] == found[1]
 
 
-@pytest.mark.usefixtures("choice_once")
 def test_bands_of_tables_and_arrays_are_those_of_the_estimator(tmp_path, monkeypatch, capsys):
     pandas = pytest.importorskip("pandas")
     monkeypatch.chdir(tmp_path)

@@ -100,7 +100,7 @@ def test_every_page_of_the_user_guide_with_code_is_executed():
     assert guide == {page.stem for page in (ROOT / "docs/user_guide").glob("*.md")} - without_code
 
 
-def test_numbers_that_decide_are_those_of_the_source():
+def test_numbers_that_decide_are_those_of_the_source(choice_repeated):
     text = (ROOT / "docs/user_guide/choices.md").read_text()
     rows = re.findall(r"^\| `([\w.]+)\.(\w+)` \| (\S.*?) \|", text, flags=re.MULTILINE)
     assert len(rows) > 15

@@ -22,7 +22,7 @@ EXAMPLES = sorted(FOLDER.glob("plot_*.py"))
 
 
 @pytest.fixture
-def run_example(capsys):
+def run_example(capsys, choice_repeated):
     """Execute an example; gives its variables and the lines that it printed."""
     n_threads = torch.get_num_threads()
     torch.set_num_threads(1)

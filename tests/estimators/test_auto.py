@@ -791,7 +791,6 @@ def test_groups_reach_candidates_that_take_them():
     assert model.estimator_.leave_one_out_error_ > 0.9
 
 
-@pytest.mark.usefixtures("choice_once")
 def test_groups_reach_the_last_step_of_a_pipeline_and_no_member_that_takes_none():
     X, y = np.random.default_rng(0).random((2, 20, 3))
     kinds = {"pipeline": make_pipeline(StandardScaler(), PODRegressor()), "pod": PODRegressor()}
@@ -805,7 +804,7 @@ def test_groups_reach_the_last_step_of_a_pipeline_and_no_member_that_takes_none(
         kinds["ensemble"].fit(X, y, groups=np.arange(20) // 2)
 
 
-def test_folds_tell_the_errors_of_few_samples_themselves(monkeypatch):
+def test_folds_tell_the_errors_of_few_samples_themselves(monkeypatch, choice_repeated):
     """The choice of a classical model is repeated once, in the fit to all samples."""
     asked, repeat = [], _few_samples._predicted_by_others
     monkeypatch.setattr(_few_samples, "_predicted_by_others", lambda *a, **b: asked.append(a) or repeat(*a, **b))

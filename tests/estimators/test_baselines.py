@@ -28,9 +28,6 @@ from skop.estimators.classical._nodes import Numbering
 from skop.exceptions import FieldDataError, ModelFileError, SkopWarning
 from skop.metrics import channel_sizes, relative_l2_error, relative_l2_score
 
-#: What is told of few samples has tests of its own.
-pytestmark = pytest.mark.usefixtures("choice_once")
-
 GRID = (4, 3)
 RANDOM = np.random.default_rng(0)
 

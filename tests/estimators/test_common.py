@@ -195,12 +195,19 @@ def every(estimators):
     return pytest.mark.parametrize("estimator", estimators, ids=lambda estimator: type(estimator).__name__)
 
 
-#: One operator and the classical model; operators differ in their networks alone, and have their turn in the long run,
-#: as the classical model where it repeats its choice.
-@pytest.mark.usefixtures("choice_once")
-@every([WHOLE_ESTIMATORS[0], *TIED_ESTIMATORS])
-def test_scikit_learn_checks(estimator, subtests):
-    run_scikit_learn_checks(estimator, subtests)
+#: One operator; operators differ in their networks alone, and have their turn in the long run.
+def test_scikit_learn_checks(subtests):
+    run_scikit_learn_checks(WHOLE_ESTIMATORS[0], subtests)
+
+
+#: The classical model that takes a tenth of the time, as all of them by the choice of a penalty, which is repeated.
+CLASSICAL = PODRegressor(regressor="ridge")
+
+
+def test_scikit_learn_checks_where_the_choice_is_repeated(subtests, choice_repeated):
+    for given, check in estimator_checks_generator(CLASSICAL):
+        with subtests.test(str(check)):
+            run(given, check)
 
 
 @pytest.mark.exhaustive
@@ -213,8 +220,9 @@ def test_scikit_learn_checks_of_wrappers_hosts_and_peers(estimator, subtests):
 @every([LaMORegressor(), GeoMaNORegressor(), AMORegressor(), MNORegressor()])
 def test_scikit_learn_checks_of_the_defaults(estimator, subtests):
     """The default networks, and their training in full once, for the check of the score."""
-    # The base and what a fit does with it are those of all operators, so that one of them has it in every check.
-    quick = {"max_iter": 1} if isinstance(estimator, LaMORegressor) else {"max_iter": 1, "base": None}
+    # The base and what a fit does with it are those of all operators, so that one of them has it in every check: a
+    # quick one, whose own search is checked as a PODRegressor.
+    quick = {"max_iter": 1, "base": PODRegressor(regressor="ridge") if isinstance(estimator, LaMORegressor) else None}
     for given, check in estimator_checks_generator(estimator):
         name = getattr(check, "func", check).__name__
         changes = {}
@@ -243,9 +251,8 @@ def test_laws_of_field_data_on_the_line(subtests):
     run_laws(GRID_ESTIMATORS[0], subtests, n_dims=[1], any_grid=True)
 
 
-@pytest.mark.usefixtures("choice_once")
-def test_laws_of_field_data_on_one_grid(subtests):
-    run_laws(TIED_ESTIMATORS[0], subtests, n_dims=[1])
+def test_laws_of_field_data_on_one_grid(subtests, choice_repeated):
+    run_laws(CLASSICAL, subtests, n_dims=[1])
 
 
 @pytest.mark.exhaustive

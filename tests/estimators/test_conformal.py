@@ -475,7 +475,6 @@ def small(**params):
 GRIDS = np.random.default_rng(11).random((24, 4, 4, 1))
 
 
-@pytest.mark.usefixtures("choice_once")
 def test_estimators_on_grids(tmp_path, subtests):
     for estimator, options in [
         (small(), {}),

@@ -29,13 +29,9 @@ from skop.exceptions import FieldDataError, SkopWarning
 from skop.inspection import FieldErrorDisplay
 from skop.metrics import neg_relative_l2_scorer, neg_root_mean_squared_scorer
 
-pytestmark = [
-    pytest.mark.filterwarnings(
-        "ignore:X has points in the box", "ignore:the training loss", "ignore:latents=.* has no effect"
-    ),
-    # What is told of few samples has tests of its own.
-    pytest.mark.usefixtures("choice_once"),
-]
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:X has points in the box", "ignore:the training loss", "ignore:latents=.* has no effect"
+)
 N = 6
 #: Rows of the design, in the order of the runs.
 TABLE = pd.DataFrame({"load": [1.0, 2.0, 0.5, 3.0, 1.5, 2.5], "t": [0.1, 0.4, 0.2, 0.3, 0.6, 0.5]})

@@ -23,9 +23,6 @@ from skop.data import MeshSeries, find_runs, read_frames, read_mesh_series
 from skop.estimators.files._card import card_of
 from skop.exceptions import FieldDataError, SkopWarning
 
-#: What is told of few samples has tests of its own.
-pytestmark = pytest.mark.usefixtures("choice_once")
-
 #: A network that is small.
 TINY = {"width": 8, "depth": 1, "batch_size": 4, "max_iter": 1, "random_state": 0, "base": None}
 TIMES = np.array([0.0, 0.5, 1.0, 1.5])

@@ -36,8 +36,8 @@ def odd_runs(X, y, model=None, **options):
 
 @pytest.mark.parametrize(("output", "factor"), [("field", 5.0), ("scalars", -1.0), ("one of two scalars", 5.0)])
 def test_a_run_that_spoils_the_fit_is_named(output, factor, request):
-    if output != "field":
-        request.getfixturevalue("choice_once")
+    if output == "field":
+        request.getfixturevalue("choice_repeated")
     X, field, scalars = plates(20)
     y = field if output == "field" else scalars
     assert odd_runs(X, y) == []
@@ -48,7 +48,6 @@ def test_a_run_that_spoils_the_fit_is_named(output, factor, request):
     assert odd_runs(X[:11], y[:11]) == []
 
 
-@pytest.mark.usefixtures("choice_once")
 def test_runs_that_spoil_the_fit_are_named_by_their_rows_also_among_weights_groups_and_copies():
     X, y, _ = plates(20)
     y[7] *= -1

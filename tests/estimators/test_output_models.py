@@ -147,7 +147,6 @@ def left_out_error(model, rows, y):
 LEFT_OVER = (1, 40, 61)
 
 
-@pytest.mark.usefixtures("choice_once")
 @pytest.mark.parametrize("seed", LEFT_OVER)
 def test_no_output_is_worse_than_in_one_model_for_all_and_one_that_is_better_alone_is_alone(seed, monkeypatch):
     X, y = outputs_of_many_kinds(seed)
@@ -189,7 +188,6 @@ def test_a_unit_of_all_outputs_does_not_matter(exponent, dtype):
         np.testing.assert_allclose(found, first.predict(NEW), rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.usefixtures("choice_once")
 @pytest.mark.parametrize("kind", ["logarithms", "apart", "left over"])
 def test_files_gradients_and_leave_one_out_are_those_of_the_predictions(kind, tmp_path):
     outputs = "a law of powers" if kind == "logarithms" else "beside noise"
@@ -214,7 +212,6 @@ def test_files_gradients_and_leave_one_out_are_those_of_the_predictions(kind, tm
     assert model.leave_one_out_error_ == pytest.approx(left_out_error(model, rows, y), rel=0.05)
 
 
-@pytest.mark.usefixtures("choice_once")
 @pytest.mark.parametrize("seed", [47, 93, 247])
 def test_the_error_of_several_models_has_the_factor_of_each(seed):
     rows, y = outputs_of_many_kinds(seed)

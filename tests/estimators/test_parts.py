@@ -127,7 +127,6 @@ def test_parts_do_not_depend_on_the_number_of_workers(on_grids):
         np.testing.assert_array_equal(skop.predict_in_parts(on_grids, X, part_size=3, n_jobs=2), expected)
 
 
-@pytest.mark.usefixtures("choice_once")
 def test_no_more_workers_are_started_than_there_are_tasks():
     """Joblib starts as many as it is asked for, each a process with a copy of torch."""
     asked = []
@@ -180,7 +179,6 @@ def test_numbers_of_workers_that_are_none(subtests):
                 skop.datasets.make_darcy(2, resolution=8, random_state=0, n_jobs=n_jobs)
 
 
-@pytest.mark.usefixtures("choice_once")
 def test_the_active_backend_and_its_number_of_jobs_are_used(on_grids):
     """A backend that counts what it is given stands for a cluster."""
     seen = []

@@ -38,8 +38,6 @@ from skop import (
 from skop.exceptions import FieldDataError, ModelFileError
 
 pandas = pytest.importorskip("pandas")
-#: What is told of few samples has tests of its own.
-pytestmark = pytest.mark.usefixtures("choice_once")
 RANDOM = np.random.default_rng(0)
 X = RANDOM.normal(size=(10, 3))
 FRAME = pandas.DataFrame(X, columns=["load", "angle", "depth"])

@@ -545,7 +545,6 @@ def test_logarithms_that_are_asked_for_are_those_of_frames(slow_fields):
     assert RolloutRegressor(network(base=base), window=3).fit(X, y).estimator_.base_.last_frame is None
 
 
-@pytest.mark.usefixtures("choice_once")
 @pytest.mark.parametrize("is_table", [False, True])
 def test_files_graphs_and_gradients_of_changes(is_table, tmp_path):
     frames = own_patterns() ** 3

@@ -23,7 +23,6 @@ def validation_error(predicted, targets):
     return relative_l2_of_fields(*rows, targets.n_points)
 
 
-@pytest.mark.usefixtures("choice_once")
 def test_a_channel_with_small_numbers_is_not_hidden():
     X, y = stress_and_noise()
     model = PODRegressor().fit(X[:20], y[:20])
@@ -46,7 +45,6 @@ def test_scalars_count_alike():
     assert model.score_physical(X, y) == pytest.approx(1 - errors[0], abs=1e-6)
 
 
-@pytest.mark.usefixtures("choice_once")
 def test_a_single_channel_has_one_score():
     X, y = stress_and_noise()
     model = PODRegressor().fit(X, y[..., :1])
@@ -70,7 +68,6 @@ def test_early_stopping_watches_the_score(n_channels):
     assert 1 - np.sqrt(np.mean(errors**2)) == pytest.approx(model.score(X, sums))
 
 
-@pytest.mark.usefixtures("choice_once")
 def test_components_of_frames_share_their_units():
     generator = np.random.default_rng(0)
     X = generator.normal(size=(12, 5, 2)) * UNITS
@@ -82,7 +79,6 @@ def test_components_of_frames_share_their_units():
     assert model.score(X, y) == pytest.approx(expected)
 
 
-@pytest.mark.usefixtures("choice_once")
 def test_a_sample_of_zeros_is_compared_with_the_set():
     X, y = stress_and_noise()
     y = y[..., :1] / UNITS[0]

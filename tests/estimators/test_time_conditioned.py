@@ -98,7 +98,6 @@ def test_other_orders_of_times(fields, monkeypatch, grouping, sizes):
 
 
 # ---------------------------------------------------------------------- what is learned
-@pytest.mark.usefixtures("choice_once")
 def test_a_field_that_is_linear_in_time_is_learned_between_the_frames():
     rng = np.random.default_rng(1)
     params = rng.random((20, 3))
@@ -134,7 +133,6 @@ def test_a_classical_model_is_chosen_by_runs_that_it_has_not_seen():
     assert 0.3 * error < model.estimator_.leave_one_out_error_ < 3 * error
 
 
-@pytest.mark.usefixtures("choice_once")
 def test_fields_between_the_frames_are_no_worse_than_those_drawn_between_them():
     """Whole runs are left out to choose a model, so that these tell nothing of other times."""
     x, k, times = np.linspace(0, 1, 40)[:, np.newaxis], np.random.default_rng(0).uniform(0.5, 1.5, (40, 1)), 5
@@ -256,7 +254,6 @@ def test_predictions_far_from_all_frames_are_named_at_other_times():
             model.predict(params, times=times)
 
 
-@pytest.mark.usefixtures("choice_once")
 @pytest.mark.parametrize("times", [[0.0, 1.0], [0.0, 0.5, 1.0], [1.0, 2.0]])
 def test_between_two_or_three_frames_a_field_that_is_linear_in_time_is_nearly_so(times):
     """No error is known there, and the constant of a kernel, to which predictions could return, may be any number."""
@@ -284,7 +281,6 @@ def test_frames_of_a_field_that_decays_count_by_the_size_of_their_run():
     assert model.estimator_.leave_one_out_error_ < 10 * error
 
 
-@pytest.mark.usefixtures("choice_once")
 def test_frames_that_are_zero_up_to_rounding_are_as_good_as_zero():
     """Otherwise the relative errors of such frames, as at sin(pi), choose the model."""
     times, x, k = np.linspace(0, 1, 11), np.linspace(0, 1, 9)[:, np.newaxis], np.linspace(0.5, 2, 12)[:, np.newaxis]
@@ -295,7 +291,6 @@ def test_frames_that_are_zero_up_to_rounding_are_as_good_as_zero():
     assert model.error_by_time(k[1:-1], FieldSet(x, y[1:-1])).max() < 1e-3
 
 
-@pytest.mark.usefixtures("choice_once")
 def test_the_same_by_hand(fields):
     X, y = fields
     model = TimeConditionedRegressor(PODRegressor(), times=5).fit(X, y)
@@ -388,7 +383,6 @@ def test_tables_of_one_shape_are_series_and_functions_have_a_channel_axis():
     assert series.predict(table, times=[0.5]).shape == (12, 1)
 
 
-@pytest.mark.usefixtures("choice_once")
 def test_errors_by_time_are_those_of_each_frame(fields):
     X, y = fields
     model = TimeConditionedRegressor(PODRegressor(n_components=1), times=5).fit(X, y)
@@ -400,7 +394,6 @@ def test_errors_by_time_are_those_of_each_frame(fields):
     assert expected.min() > 0.01
 
 
-@pytest.mark.usefixtures("choice_once")
 def test_errors_by_time_at_other_times_than_those_of_the_fit(fields):
     X, y = fields
     model = TimeConditionedRegressor(PODRegressor(n_components=1), times=5).fit(X, y[..., ::2])
@@ -565,7 +558,6 @@ def test_units_do_not_matter_to_a_classical_model():
     np.testing.assert_allclose(1e9 * other.predict(1e-9 * new), model.predict(new), rtol=0, atol=1e-4)
 
 
-@pytest.mark.usefixtures("choice_once")
 def test_who_takes_frames_for_samples_is_named(fields):
     X, y = fields
     search = GridSearchCV(PODRegressor(), {"regressor": ["ridge"]}, cv=2)

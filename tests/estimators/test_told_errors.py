@@ -11,6 +11,8 @@ from skop.estimators.classical import _few_samples
 from skop.exceptions import FieldDataError
 from skop.metrics import relative_l2_score
 
+pytestmark = pytest.mark.usefixtures("choice_repeated")
+
 #: Without logarithms, the choice takes a quarter of the time.
 PLAIN = PODRegressor(param_transform=None, target_transform=None)
 

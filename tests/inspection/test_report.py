@@ -246,7 +246,6 @@ def test_scalars_beside_a_field_have_their_errors_too():
         assert result.error == pytest.approx(found.mean_error)
 
 
-@pytest.mark.usefixtures("choice_once")
 def test_frames_have_one_unit_by_whatever_model_they_are_predicted(subtests):
     """The first frames are noise alone, and would decide if each frame had a unit of its own."""
     x, times, X = np.linspace(0, 1, 8)[:, None], np.linspace(0, 1, 5), RNG.random((30, 2))
