@@ -1,6 +1,7 @@
 """LawRegressor: predictions keep to the declared laws, whatever the estimator and the form of the data."""
 
 import pickle
+from functools import partial
 
 import meshio
 import numpy as np
@@ -28,6 +29,10 @@ from skop import (
 from skop.exceptions import ExtrapolationWarning, FieldDataError
 
 pandas = pytest.importorskip("pandas")
+
+#: The classical model whose choice takes least.
+pod = partial(PODRegressor, regressor="ridge")
+
 RANDOM = np.random.default_rng(0)
 POINTS = RANDOM.random((9, 2))
 N = 40
@@ -80,15 +85,15 @@ FORMS = {
     ),
 }
 ESTIMATORS = {
-    "POD": PODRegressor(),
+    "POD": pod(),
     "LaMO": small(),
     "LaMO alone": small(base=None),
     "MNO": small(MNORegressor),
     "ensemble": EnsembleRegressor(small(base=None), n_members=2, random_state=0),
     "choice": AutoRegressor(
-        candidates=[("mean", PODRegressor(regressor="mean")), ("POD", PODRegressor())], max_time=None, random_state=0
+        candidates=[("mean", PODRegressor(regressor="mean")), ("POD", pod())], max_time=None, random_state=0
     ),
-    "band": ConformalRegressor(PODRegressor(), coverage=0.5, random_state=0),
+    "band": ConformalRegressor(pod(), coverage=0.5, random_state=0),
 }
 CASES = [(form, "POD") for form in FORMS if form != "points of their own"]
 CASES += [("table to field", name) for name in ESTIMATORS if name != "POD"]
@@ -119,9 +124,9 @@ def test_predictions_keep_to_the_laws(subtests):
 def test_the_estimator_learns_what_the_laws_leave():
     """Fits of targets of any factor, in any turn, are those of targets with factor 1 in the first turn."""
     inputs = as_table(DESIGN)
-    unit = LawRegressor(PODRegressor(), **LAWS).fit(inputs.assign(load=1.0), (POINTS, SHAPES))
+    unit = LawRegressor(pod(), **LAWS).fit(inputs.assign(load=1.0), (POINTS, SHAPES))
     turned = inputs.assign(wind=DESIGN[:, 0] + 360 * RANDOM.integers(-2, 3, N))
-    model = LawRegressor(PODRegressor(), **LAWS, offset=300.0).fit(turned, (POINTS, 300 + LOADS[..., None] * SHAPES))
+    model = LawRegressor(pod(), **LAWS, offset=300.0).fit(turned, (POINTS, 300 + LOADS[..., None] * SHAPES))
     expected = 300 + LOADS[..., None] * unit.predict(inputs.assign(load=1.0))[1]
     np.testing.assert_allclose(model.predict(inputs)[1], expected, rtol=1e-6)
     # The offset is where the parameter is zero.
@@ -130,19 +135,19 @@ def test_the_estimator_learns_what_the_laws_leave():
 
 def test_a_period_is_that_of_a_model_on_sine_and_cosine():
     turns = np.c_[np.sin(TURNS), DESIGN[:, 1:], np.cos(TURNS)]
-    model = LawRegressor(PODRegressor(), angles=[0]).fit(DESIGN, FIELDS[:, 0, 0])
-    plain = PODRegressor().fit(turns, FIELDS[:, 0, 0])
+    model = LawRegressor(pod(), angles=[0]).fit(DESIGN, FIELDS[:, 0, 0])
+    plain = pod().fit(turns, FIELDS[:, 0, 0])
     np.testing.assert_allclose(model.predict(DESIGN), plain.predict(turns), rtol=1e-9)
 
 
 def test_spreads_and_bands_are_proportional_and_hold_what_they_held():
     inputs, y = as_table(DESIGN), FieldSet(POINTS, FIELDS)
-    model = LawRegressor(PODRegressor(), **LAWS).fit(inputs, y)
+    model = LawRegressor(pod(), **LAWS).fit(inputs, y)
     mean, spread = model.predict(as_table(QUERY), return_std=True)
     assert (spread.values > 0).all()
     np.testing.assert_allclose(spread.values[2:4], spread.values[:1] * [[[3]], [[2]]], rtol=1e-9)
     np.testing.assert_array_equal(mean.values, model.predict(as_table(QUERY)).values)
-    band = LawRegressor(ConformalRegressor(PODRegressor(), coverage=0.8, random_state=0), **LAWS).fit(inputs, y)
+    band = LawRegressor(ConformalRegressor(pod(), coverage=0.8, random_state=0), **LAWS).fit(inputs, y)
     mean, lower, upper = band.predict_interval(as_table(QUERY))
     assert (lower.values < mean.values).all()
     assert (mean.values < upper.values).all()
@@ -161,7 +166,7 @@ def test_ranges_and_novelty_take_an_angle_within_one_turn(subtests):
     """The samples cover 20 degrees, in any turn; the other side of the circle is outside."""
     for center in [0, 100, 350]:
         angles = center + np.linspace(-10, 10, 30) + 360 * RANDOM.integers(-1, 2, 30)
-        model = LawRegressor(PODRegressor(), angles=[0]).fit(np.c_[angles, RANDOM.random(30)], RANDOM.random(30))
+        model = LawRegressor(pod(), angles=[0]).fit(np.c_[angles, RANDOM.random(30)], RANDOM.random(30))
         for turns in [0, 1, -3]:
             with subtests.test(turns=turns, center=center):
                 inside, outside = ([[center + offset + 360 * turns, 0.5]] for offset in (0, 180))
@@ -177,7 +182,7 @@ def test_ranges_and_novelty_take_an_angle_within_one_turn(subtests):
 
 def test_a_full_turn_has_no_outside():
     X = np.c_[np.arange(0, 360, 12.0), RANDOM.random(30)]
-    model = LawRegressor(PODRegressor(), angles=[0]).fit(X, RANDOM.random(30))
+    model = LawRegressor(pod(), angles=[0]).fit(X, RANDOM.random(30))
     assert len(model.check(np.c_[np.linspace(-1000, 1000, 201), np.full(201, 0.5)])) == 0
 
 
@@ -195,7 +200,7 @@ def test_models_come_back_from_files_and_pickles(tmp_path, subtests):
 
 def test_parameters_of_the_estimator_are_searched_and_score_is_that_of_physical_units():
     X, y = as_table(DESIGN), FieldSet(POINTS, FIELDS)
-    model = LawRegressor(PODRegressor(), angles=["wind"], proportional_to="load")
+    model = LawRegressor(pod(), angles=["wind"], proportional_to="load")
     search = GridSearchCV(model, {"estimator__regressor": ["mean", "auto"]}, cv=3).fit(X, y)
     assert search.best_params_ == {"estimator__regressor": "auto"}
     fitted = search.best_estimator_
@@ -205,7 +210,7 @@ def test_parameters_of_the_estimator_are_searched_and_score_is_that_of_physical_
 
 def test_steps_of_a_pipeline_get_the_names_of_what_is_read():
     X = as_table(DESIGN)
-    steps = make_pipeline(StandardScaler(), PODRegressor())
+    steps = make_pipeline(StandardScaler(), pod())
     model = LawRegressor(steps, angles=["wind"], proportional_to="load").fit(X, FieldSet(POINTS, FIELDS))
     names = ["sine of wind", "load", "length", "cosine of wind"]
     assert model.estimator_[0].feature_names_in_.tolist() == names
@@ -215,7 +220,7 @@ def test_steps_of_a_pipeline_get_the_names_of_what_is_read():
 
 def test_frames_of_trajectories_are_proportional_too():
     frames = np.concatenate([FIELDS, 2 * FIELDS], axis=-1)
-    inner = TimeConditionedRegressor(PODRegressor(), times=2)
+    inner = TimeConditionedRegressor(pod(), times=2)
     model = LawRegressor(inner, **LAWS).fit(DESIGN, FieldSet(POINTS, frames))
     found = model.predict(QUERY).values
     np.testing.assert_allclose(found[2], 3 * found[0], rtol=1e-9)
@@ -237,7 +242,7 @@ def test_refusals(subtests):
         with subtests.test(case):
             changes = dict(changes)
             options = {"sample_weight": np.ones(N)} if changes.pop("weight", False) else {}
-            model = LawRegressor(KNeighborsRegressor() if options else PODRegressor(), **changes)
+            model = LawRegressor(KNeighborsRegressor() if options else pod(), **changes)
             with pytest.raises(FieldDataError, match=message):
                 model.fit(as_table(DESIGN), DESIGN[:, 2], **options)
 
@@ -246,9 +251,9 @@ def test_a_load_of_zero_tells_nothing_of_the_law():
     X = as_table(DESIGN)
     X.loc[7, "load"] = 0
     with pytest.raises(FieldDataError, match=r"parameter 'load' is 0 in sample 7.*leave this sample out"):
-        LawRegressor(PODRegressor(), proportional_to="load").fit(X, FieldSet(POINTS, FIELDS))
+        LawRegressor(pod(), proportional_to="load").fit(X, FieldSet(POINTS, FIELDS))
     with pytest.raises(FieldDataError, match="X has no global parameters"):
-        LawRegressor(PODRegressor(), proportional_to=0).fit(FIELDS, FIELDS)
+        LawRegressor(pod(), proportional_to=0).fit(FIELDS, FIELDS)
 
 
 def test_a_factor_of_frames_that_a_rollout_joins_is_refused():
@@ -269,7 +274,7 @@ def test_series_are_for_the_estimator_of_frames_around_the_laws():
         )
         for angle in angles[:, 0]
     ]
-    laws = LawRegressor(PODRegressor(target_fields=["u"]), angles=[0])
+    laws = LawRegressor(pod(target_fields=["u"]), angles=[0])
     with pytest.raises(FieldDataError, match=r"TimeConditionedRegressor\(LawRegressor\(\.\.\.\)\)"):
         LawRegressor(skop.TimeConditionedRegressor(laws.estimator), angles=[0]).fit(runs, params=angles)
     model = skop.TimeConditionedRegressor(laws).fit(runs, params=angles)

@@ -80,7 +80,7 @@ def require_close(found, expected):
 def test_parts_together_are_the_prediction_of_all_samples(subtests):
     for form, (inputs, targets) in FORMS.items():
         with subtests.test(form):
-            model = skop.PODRegressor() if form == "frames" else lamo()
+            model = skop.PODRegressor(regressor="ridge") if form == "frames" else lamo()
             model.fit(inputs, targets)
             require_close(skop.predict_in_parts(model, inputs, part_size=4), model.predict(inputs))
 
@@ -106,7 +106,7 @@ def test_several_results_and_pipelines_are_joined(on_grids):
     ensemble = skop.EnsembleRegressor(lamo(), n_members=2, random_state=0).fit(X, Y)
     expected = ensemble.predict(X, return_std=True)
     require_close(skop.predict_in_parts(ensemble, X, return_std=True, part_size=4), expected)
-    band = skop.ConformalRegressor(skop.PODRegressor(), coverage=0.5, random_state=0).fit(TABLE, Y)
+    band = skop.ConformalRegressor(skop.PODRegressor(regressor="ridge"), coverage=0.5, random_state=0).fit(TABLE, Y)
     found = skop.predict_in_parts(band, TABLE, method="predict_interval", part_size=4)
     require_close(found, band.predict_interval(TABLE))
     weight = np.linspace(0.5, 1, 11)
@@ -116,7 +116,7 @@ def test_several_results_and_pipelines_are_joined(on_grids):
         skop.predict_in_parts(band, TABLE, method="predict_interval", part_size=4, sample_weight=weight[:4])
     found = skop.predict_in_parts(band, TABLE, method="novelty", part_size=4, level=None)
     np.testing.assert_array_equal(found.quantile, band.novelty(TABLE, level=None).quantile)
-    steps = make_pipeline(StandardScaler(), skop.PODRegressor()).fit(TABLE, Y)
+    steps = make_pipeline(StandardScaler(), skop.PODRegressor(regressor="ridge")).fit(TABLE, Y)
     require_close(skop.predict_in_parts(steps, TABLE, part_size=5), steps.predict(TABLE))
 
 
@@ -138,10 +138,12 @@ def test_no_more_workers_are_started_than_there_are_tasks():
 
     joblib.register_parallel_backend("asked", Asked)
     with joblib.parallel_config(backend="asked"):
-        model = skop.PODRegressor().fit(TABLE, Y)
+        model = skop.PODRegressor(regressor="ridge").fit(TABLE, Y)
         skop.predict_in_parts(model, TABLE, part_size=4, n_jobs=4096)
         skop.EnsembleRegressor(lamo(), n_members=2, n_jobs=4096, random_state=0).fit(TABLE, Y)
-        band = skop.ConformalRegressor(skop.PODRegressor(), method="cv+", cv=2, coverage=0.5, n_jobs=4096)
+        band = skop.ConformalRegressor(
+            skop.PODRegressor(regressor="ridge"), method="cv+", cv=2, coverage=0.5, n_jobs=4096
+        )
         band.fit(TABLE, Y)
         skop.datasets.make_darcy(2, resolution=8, random_state=0, n_jobs=4096)
     assert asked == [3, 2, 2, 2]
@@ -197,7 +199,9 @@ def test_the_active_backend_and_its_number_of_jobs_are_used(on_grids):
         assert len(seen) > usual
         for model in (
             skop.EnsembleRegressor(lamo(), n_members=2, random_state=0),
-            skop.ConformalRegressor(skop.PODRegressor(), method="cv+", cv=2, coverage=0.5, random_state=0),
+            skop.ConformalRegressor(
+                skop.PODRegressor(regressor="ridge"), method="cv+", cv=2, coverage=0.5, random_state=0
+            ),
             skop.AutoRegressor(candidates=[("mean", skop.MeanFieldRegressor())], max_time=None, random_state=0),
         ):
             before = len(seen)
@@ -226,7 +230,7 @@ def test_unsuitable_arguments_are_named(on_grids):
         with pytest.raises(FieldDataError, match="X has no samples"):
             skop.predict_in_parts(on_grids, value)
     with pytest.raises(TypeError, match=r"[Ss]parse"):
-        skop.predict_in_parts(skop.PODRegressor().fit(TABLE, Y), csr_array(TABLE))
+        skop.predict_in_parts(skop.PODRegressor(regressor="ridge").fit(TABLE, Y), csr_array(TABLE))
     with pytest.raises(FieldDataError, match="method is 'guess', which is no method of LaMORegressor"):
         skop.predict_in_parts(on_grids, X, method="guess")
     with pytest.raises(FieldDataError, match="output is a folder, but X is no files"):
@@ -351,7 +355,7 @@ def test_every_method_that_predicts_takes_dask_arrays(da):
     found = ensemble.predict(lazy, return_std=True)
     assert all(isinstance(part, da.Array) for part in found)
     require_close(tuple(part.compute() for part in found), ensemble.predict(X, return_std=True))
-    band = skop.ConformalRegressor(skop.PODRegressor(), coverage=0.5, random_state=0).fit(TABLE, Y)
+    band = skop.ConformalRegressor(skop.PODRegressor(regressor="ridge"), coverage=0.5, random_state=0).fit(TABLE, Y)
     require_close(tuple(part.compute() for part in band.predict_interval(table)), band.predict_interval(TABLE))
     pod = skop.PODRegressor(regressor="gaussian_process").fit(TABLE, TABLE.sum(axis=1))
     require_close(
@@ -362,7 +366,9 @@ def test_every_method_that_predicts_takes_dask_arrays(da):
     require_close(rollout.predict(one, n_steps=3).compute(), rollout.predict(X[..., :1], n_steps=3))
     timed = skop.TimeConditionedRegressor(lamo(), times=[0.0, 1.0]).fit(X[..., :1], X)
     require_close(timed.predict(one, times=[0.5]).compute(), timed.predict(X[..., :1], times=[0.5]))
-    auto = skop.AutoRegressor(candidates=[("POD", skop.PODRegressor())], max_time=None, random_state=0).fit(TABLE, Y)
+    auto = skop.AutoRegressor(
+        candidates=[("POD", skop.PODRegressor(regressor="ridge"))], max_time=None, random_state=0
+    ).fit(TABLE, Y)
     require_close(auto.predict(table).compute(), auto.predict(TABLE))
     model = lamo().fit(X, Y, params=TABLE)
     require_close(model.predict(lazy, params=TABLE).compute(), model.predict(X, params=TABLE))
@@ -395,8 +401,8 @@ def test_fit_and_score_read_dask_arrays_by_batches(da):
     np.testing.assert_array_equal(model.predict(X), expected.predict(X))
     assert model.score(lazy, targets) == expected.score(X, Y)
     table, sums = da.from_array(TABLE, chunks=4), da.from_array(TABLE.sum(axis=1), chunks=4)
-    expected = skop.PODRegressor().fit(TABLE, TABLE.sum(axis=1))
-    model = skop.PODRegressor().fit(table, sums)
+    expected = skop.PODRegressor(regressor="ridge").fit(TABLE, TABLE.sum(axis=1))
+    model = skop.PODRegressor(regressor="ridge").fit(table, sums)
     np.testing.assert_array_equal(model.predict(TABLE), expected.predict(TABLE))
     assert model.score(table, sums) == expected.score(TABLE, TABLE.sum(axis=1))
     model = lamo().fit(table, targets)

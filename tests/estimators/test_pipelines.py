@@ -2,6 +2,7 @@
 
 import io
 import pickle
+from functools import partial
 from itertools import product
 
 import joblib
@@ -38,6 +39,10 @@ from skop import (
 from skop.exceptions import FieldDataError, ModelFileError
 
 pandas = pytest.importorskip("pandas")
+
+#: The classical model whose choice takes least.
+pod = partial(PODRegressor, regressor="ridge")
+
 RANDOM = np.random.default_rng(0)
 X = RANDOM.normal(size=(10, 3))
 FRAME = pandas.DataFrame(X, columns=["load", "angle", "depth"])
@@ -103,7 +108,7 @@ def test_copies_pickles_and_joblib(y):
 
 
 def test_other_estimators_of_skop_can_be_the_last_step(tmp_path):
-    for last in (EnsembleRegressor(small(), n_members=2, random_state=0), PODRegressor(), make_pipeline(small())):
+    for last in (EnsembleRegressor(small(), n_members=2, random_state=0), pod(), make_pipeline(small())):
         model = make_pipeline(StandardScaler(), last).fit(X, SCALARS)
         skop.save(model, tmp_path / "model.skop")
         np.testing.assert_array_equal(skop.load(tmp_path / "model.skop").predict(X), model.predict(X))
@@ -206,12 +211,12 @@ def test_a_band_around_a_pipeline_is_that_of_what_its_steps_give(cases, tmp_path
 
 
 def test_bands_around_pipelines_go_through_cross_validation_and_searches():
-    band = ConformalRegressor(make_pipeline(logarithm(), PODRegressor()), coverage=0.5, random_state=0)
+    band = ConformalRegressor(make_pipeline(logarithm(), pod()), coverage=0.5, random_state=0)
     scores = cross_val_score(band, TABLE, TARGETS["FieldSet"], cv=2, error_score="raise")
-    by_hand = ConformalRegressor(PODRegressor(), coverage=0.5, random_state=0)
+    by_hand = ConformalRegressor(pod(), coverage=0.5, random_state=0)
     expected = cross_val_score(by_hand, LOGARITHMS, TARGETS["FieldSet"], cv=2, error_score="raise")
     np.testing.assert_allclose(scores, expected)
-    for model in (make_pipeline(logarithm(), PODRegressor()), PODRegressor()):
+    for model in (make_pipeline(logarithm(), pod()), pod()):
         search = GridSearchCV(model, {}, cv=2).fit(TABLE, TARGETS["grid"])
         fitted = ConformalRegressor(FrozenEstimator(search), coverage=0.5).fit(TABLE, TARGETS["grid"])
         np.testing.assert_array_equal(fitted.predict(TABLE), search.predict(TABLE))
@@ -219,13 +224,13 @@ def test_bands_around_pipelines_go_through_cross_validation_and_searches():
 
 @pytest.mark.parametrize("name", ["FieldSet", "table"])
 def test_a_pipeline_can_be_a_candidate(name, tmp_path):
-    candidates = [("pipeline", make_pipeline(logarithm(), PODRegressor())), ("mean", MeanFieldRegressor())]
+    candidates = [("pipeline", make_pipeline(logarithm(), pod())), ("mean", MeanFieldRegressor())]
     y = TARGETS[name]
     model = AutoRegressor(candidates=candidates, max_time=None, cv=2, random_state=0).fit(TABLE, y)
     assert model.leaderboard_["candidate"][0] == "pipeline"
     model.save(tmp_path / "model.skop")
     found = skop.load(tmp_path / "model.skop").predict(TABLE)
-    expected = make_pipeline(logarithm(), PODRegressor()).fit(TABLE, y).predict(TABLE)
+    expected = make_pipeline(logarithm(), pod()).fit(TABLE, y).predict(TABLE)
     np.testing.assert_allclose(arrays(found)[0], arrays(expected)[0])
 
 
