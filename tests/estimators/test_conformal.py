@@ -35,6 +35,9 @@ from skop.estimators.uncertainty._scores import masses
 from skop.exceptions import FieldDataError, SkopWarning
 from skop.inspection import evaluate
 
+#: The classical model whose choice takes least.
+pod = partial(PODRegressor, regressor="ridge")
+
 pytestmark = pytest.mark.filterwarnings("ignore::skop.exceptions.ExtrapolationWarning")
 
 #: For cases that say the same at another size.
@@ -231,11 +234,11 @@ def test_bands_of_repeated_designs_are_for_a_new_design(method, step):
 def test_bands_of_a_factorial_design_are_not_for_values_between():
     design = np.array(np.meshgrid(*[np.linspace(0, 1, 5)] * 2)).reshape(2, -1).T
     with pytest.warns(SkopWarning, match="factorial design of 5 x 5 values"):
-        ConformalRegressor(PODRegressor(), coverage=0.8, random_state=0).fit(design, design.sum(axis=1))
+        ConformalRegressor(pod(), coverage=0.8, random_state=0).fit(design, design.sum(axis=1))
     rounded = np.round(np.random.default_rng(0).random((40, 2)), 1)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        ConformalRegressor(PODRegressor(), coverage=0.8, random_state=0).fit(rounded, np.sin(rounded @ [3.0, 5.0]))
+        ConformalRegressor(pod(), coverage=0.8, random_state=0).fit(rounded, np.sin(rounded @ [3.0, 5.0]))
 
 
 def test_weights_make_up_for_a_shift_of_the_inputs():
@@ -479,7 +482,7 @@ def test_estimators_on_grids(tmp_path, subtests):
     for estimator, options in [
         (small(), {}),
         (EnsembleRegressor(small(), n_members=2), {"scale": "spread"}),
-        (AutoRegressor(candidates=[("POD", PODRegressor())], max_time=None, cv=2), {"method": "cv+", "cv": 2}),
+        (AutoRegressor(candidates=[("POD", pod())], max_time=None, cv=2), {"method": "cv+", "cv": 2}),
         (RolloutRegressor(PODRegressor(regressor="ridge"), window=1), {"guarantee": "simultaneous"}),
     ]:
         with subtests.test(estimator=estimator, options=options):
@@ -499,10 +502,10 @@ def models_to_freeze():
     return {
         "grids": (small(), GRIDS, GRIDS),
         "ensemble": (EnsembleRegressor(small(), n_members=2, random_state=0), GRIDS, GRIDS),
-        "parameters": (PODRegressor(), inputs, (POINTS, np.sin(inputs @ np.ones((2, 6)) * POINTS[:, 0])[..., None])),
-        "table": (PODRegressor(), inputs, inputs.sum(axis=1)),
+        "parameters": (pod(), inputs, (POINTS, np.sin(inputs @ np.ones((2, 6)) * POINTS[:, 0])[..., None])),
+        "table": (pod(), inputs, inputs.sum(axis=1)),
         "choice": (
-            AutoRegressor(candidates=[("POD", PODRegressor())], max_time=None, cv=2, random_state=0), GRIDS, GRIDS
+            AutoRegressor(candidates=[("POD", pod())], max_time=None, cv=2, random_state=0), GRIDS, GRIDS
         ),
     }  # fmt: skip
 
@@ -596,7 +599,7 @@ def test_score_coverage_of_fields_and_scalars_at_other_points():
     X, other = rng.random((90, 3)), np.linspace(0.1, 0.9, 4)[:, None]
     fields = X[:, :1, None] + 0.1 * rng.standard_normal((90, 4, 1))
     y = FieldSet(other, fields, params=X[:, 1:] + 0.1 * rng.standard_normal((90, 2)))
-    band = ConformalRegressor(PODRegressor(), coverage=0.7, random_state=0).fit(X[:50], y[:50])
+    band = ConformalRegressor(pod(), coverage=0.7, random_state=0).fit(X[:50], y[:50])
     _, lower, upper = band.predict_interval(X[50:])
     found = list(band.score_coverage(X[50:], y[50:]).values())
     hits = (lower.params <= y.params[50:]) & (y.params[50:] <= upper.params)
@@ -726,12 +729,12 @@ def test_folds_that_leave_samples_out_or_train_on_them_are_refused():
 def test_what_is_not_fitted_or_no_label_is_named():
     X, y = np.random.default_rng(0).random((30, 2)), np.arange(30.0)
     with pytest.raises(NotFittedError):
-        ConformalRegressor(FrozenEstimator(PODRegressor())).fit(X, y)
+        ConformalRegressor(FrozenEstimator(pod())).fit(X, y)
     days = np.arange(30).astype("datetime64[D]").astype("datetime64[ns]")
     days[3] = "NaT"
     for groups in (["a", None] * 15, [np.nan, *range(29)], np.array([1, "a"] * 15, dtype=object), days):
         with pytest.raises(FieldDataError, match="groups has missing labels"):
-            ConformalRegressor(PODRegressor()).fit(X, y, groups=groups)
+            ConformalRegressor(pod()).fit(X, y, groups=groups)
 
 
 @pytest.mark.parametrize("kind", ["pipeline", "search", "both"])

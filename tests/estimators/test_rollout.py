@@ -3,6 +3,7 @@
 import pickle
 import re
 import warnings
+from functools import partial
 
 import numpy as np
 import pytest
@@ -30,6 +31,9 @@ from skop.exceptions import ExtrapolationWarning, FieldDataError, NonFinitePredi
 from skop.metrics import neg_relative_l2_scorer, relative_l2_error
 from skop.training import Trainer
 
+#: The classical model whose choice takes least.
+pod = partial(PODRegressor, regressor="ridge")
+
 GRID = (4, 4)
 
 
@@ -40,7 +44,7 @@ def network(**changes):
 
 
 def exact(**changes):
-    return PODRegressor(**({"n_components": 1.0 - 1e-12, "regressor": Ridge(1e-10)} | changes))
+    return pod(**({"n_components": 1.0 - 1e-12, "regressor": Ridge(1e-10)} | changes))
 
 
 def trajectories(n_samples=30, n_frames=5, size=6, seed=0):
@@ -262,7 +266,7 @@ def test_parameters_beside_a_table_are_no_states():
     assert model.score(X[30:], y[30:], params=rates[30:]) > 0.98
     # A single step feeds nothing back, so that parameters are columns as those of any table.
     with pytest.raises(FieldDataError, match="add its columns to X"):
-        RolloutRegressor(PODRegressor(), window=1, n_steps=1).fit(starts, starts, params=rates)
+        RolloutRegressor(pod(), window=1, n_steps=1).fit(starts, starts, params=rates)
 
 
 def test_one_step_is_the_estimator_itself(fields):
@@ -495,7 +499,7 @@ def own_patterns(n_samples=12, seed=0):
     return rng.standard_normal((n_samples, *GRID, 1)) + change
 
 
-@pytest.mark.parametrize("estimator", [PODRegressor(), PODRegressor(regressor="ridge")])
+@pytest.mark.parametrize("estimator", [pod(), PODRegressor(regressor="ridge")])
 def test_classical_models_learn_changes_where_these_are_nearer(estimator):
     frames, new = own_patterns(), own_patterns(seed=1)
     errors = {}
@@ -510,7 +514,7 @@ def test_classical_models_learn_frames_where_these_are_nearer():
     """Frames with noise are nearer to their mean than to the last frame."""
     rng = np.random.default_rng(0)
     frames = 3 + 0.1 * rng.standard_normal((20, *GRID, 6))
-    model = RolloutRegressor(PODRegressor(), window=1).fit(frames[..., :1], frames[..., 1:])
+    model = RolloutRegressor(pod(), window=1).fit(frames[..., :1], frames[..., 1:])
     assert model.estimator_.last_frame_ is None
 
 
@@ -539,9 +543,9 @@ def test_errors_of_a_base_under_steps_are_those_of_the_model_alone(slow_fields):
 
 def test_logarithms_that_are_asked_for_are_those_of_frames(slow_fields):
     X, y = (np.exp(part) for part in slow_fields)
-    model = RolloutRegressor(PODRegressor(target_transform="log"), window=3).fit(X, y)
+    model = RolloutRegressor(pod(target_transform="log"), window=3).fit(X, y)
     assert model.estimator_.last_frame_ is None
-    base = PODRegressor(target_transform="log")
+    base = pod(target_transform="log")
     assert RolloutRegressor(network(base=base), window=3).fit(X, y).estimator_.base_.last_frame is None
 
 
@@ -643,7 +647,7 @@ def test_unrolled_training_beats_teacher_forcing_on_its_own_loss(fields):
 @pytest.mark.parametrize(
     ("estimator", "message"),
     [
-        (PODRegressor(), "trains a network through several steps, which PODRegressor does not offer; set unroll=1"),
+        (pod(), "trains a network through several steps, which PODRegressor does not offer; set unroll=1"),
         (EnsembleRegressor(network()), "EnsembleRegressor does not offer"),
         (network(symmetries=["transpose"]), "set symmetries=None in LaMORegressor"),
     ],
@@ -667,7 +671,7 @@ def test_unrolling_needs_fields():
 
 def test_noise_is_only_in_the_training(fields):
     X, y = fields
-    for base in (network(), PODRegressor()):
+    for base in (network(), pod()):
         clean = RolloutRegressor(base, window=3, random_state=0).fit(X, y)
         noisy, again = (RolloutRegressor(base, window=3, random_state=0, noise=0.3).fit(X, y) for _ in range(2))
         assert np.abs(noisy.predict(X) - clean.predict(X)).max() > 1e-4
@@ -694,7 +698,7 @@ def test_kinds_of_y_come_back(fields):
         "fieldset": (points, named),
         "tuple": ((unit_grid(GRID), X.reshape(10, 16, 3)), (unit_grid(GRID), y.reshape(10, 16, 4))),
     }.items():
-        model = RolloutRegressor(PODRegressor(), window=3).fit(inputs, targets)
+        model = RolloutRegressor(pod(), window=3).fit(inputs, targets)
         results[name] = model.predict(inputs), model.predict(inputs, n_steps=6)
         assert model.score(inputs, targets) == pytest.approx(1 - relative_l2_error(y, results["grid"][0]))
     grid, longer = results["grid"]
@@ -736,7 +740,7 @@ def test_clouds_keep_their_points_and_parameters(ragged):
 
 def test_errors_by_step_are_those_of_each_frame(fields):
     X, y = fields
-    model = RolloutRegressor(PODRegressor(), window=3).fit(X, y)
+    model = RolloutRegressor(pod(), window=3).fit(X, y)
     predicted = model.predict(X)
     norms = [
         np.linalg.norm((y - predicted)[i, ..., t]) / np.linalg.norm(y[i, ..., t]) for i in range(10) for t in range(4)
@@ -787,7 +791,7 @@ def test_channels_that_are_no_frames(fields, subtests):
         with subtests.test(options=options):
             X, y = fields
             with pytest.raises(FieldDataError, match=message):
-                RolloutRegressor(PODRegressor(), **options).fit(X, y[..., :columns])
+                RolloutRegressor(pod(), **options).fit(X, y[..., :columns])
 
 
 def test_other_refusals(fields):
@@ -797,7 +801,7 @@ def test_other_refusals(fields):
         RolloutRegressor(network(), window=3).fit(
             points, points.with_values(y.reshape(10, 16, 4)).with_params(X[:, 0, 0])
         )
-    model = RolloutRegressor(PODRegressor(), window=3).fit(X, y)
+    model = RolloutRegressor(pod(), window=3).fit(X, y)
     with pytest.raises(ValueError, match="n_steps must be an integer of at least 1, got 0"):
         model.predict(X, n_steps=0)
     broken = RolloutRegressor(network(), window=3).fit(X, y)
