@@ -837,7 +837,7 @@ def test_channels_that_are_not_shown_are_counted(tmp_path, monkeypatch, capsys):
     outputs = {f"out{k}": load + k for k in range(17)} | {"noise": random.normal(size=30), "zero": 0 * load}
     pandas.DataFrame({"load": load} | outputs).to_csv("all.csv", index=False)
     assert main(["fit", "all.csv", "--target", ",".join(outputs), "--input", "load", "--estimator", "pod",
-                 "-o", "m.skop"]) == 0  # fmt: skip
+                 "--set", "regressor=ridge", "-o", "m.skop"]) == 0  # fmt: skip
     capsys.readouterr()
     assert main(["score", "m.skop", "all.csv"]) == 0
     lines = capsys.readouterr().out.splitlines()
@@ -1173,8 +1173,9 @@ def test_groups_of_series_are_left_out_as_a_whole(trajectories, tmp_path, capsys
     table = pandas.DataFrame({"run": [f"run_{i}" for i in numbers], "rate": numbers / 2, "part": numbers % 3})
     table.to_csv(tmp_path / "rates.csv", index=False)
     words = ["--params", str(tmp_path / "rates.csv"), "--param", "rate", "--time", "parameter", "--group", "part"]
-    assert main(["fit", runs, "--target", "u", *words, "--estimator", "pod", "--quiet", "-o", model]) == 0
-    expected = skop.TimeConditionedRegressor(skop.PODRegressor(target_fields=["u"]))
+    words += ["--estimator", "pod", "--set", "regressor=ridge", "--quiet", "-o", model]
+    assert main(["fit", runs, "--target", "u", *words]) == 0
+    expected = skop.TimeConditionedRegressor(skop.PODRegressor(target_fields=["u"], regressor="ridge"))
     rates, errors = pandas.DataFrame({"rate": np.arange(6) / 2}), []
     for groups in (np.arange(6) % 3, None):
         errors.append(expected.fit(runs, params=rates, groups=groups).estimator_.leave_one_out_error_)
@@ -1182,7 +1183,7 @@ def test_groups_of_series_are_left_out_as_a_whole(trajectories, tmp_path, capsys
     # Numbers of groups are an input only where the user knows of it.
     assert "are an input" not in capsys.readouterr().err
     del words[2:4]
-    assert main(["fit", runs, "--target", "u", *words, "--estimator", "pod", "--quiet", "-o", model, "--force"]) == 0
+    assert main(["fit", runs, "--target", "u", *words, "--force"]) == 0
     assert "--group part: its numbers are an input of the model, too (see --param)" in capsys.readouterr().err
 
 
@@ -1312,7 +1313,8 @@ def test_a_model_of_other_data_says_that_a_series_is_none_of_these(study, trajec
 
 
 def test_the_error_of_a_fit_of_rollouts_is_named_as_that_of_one_step(trajectories, tmp_path, capsys):
-    words = ["fit", str(trajectories[0] / "run_*.pvd"), "--target", "u", "--estimator", "pod", "--quiet"]
+    words = ["fit", str(trajectories[0] / "run_*.pvd"), "--target", "u", "--estimator", "pod"]
+    words += ["--set", "regressor=ridge", "--quiet"]
     for time, name in (("rollout", "leave-one-out error of one step "), ("parameter", "leave-one-out error ")):
         assert main([*words, "--time", time, "-o", str(tmp_path / f"{time}.skop")]) == 0
         assert re.search(rf"PODRegressor, {name}[\d.]", capsys.readouterr().out)

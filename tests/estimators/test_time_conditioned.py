@@ -293,11 +293,13 @@ def test_frames_that_are_zero_up_to_rounding_are_as_good_as_zero():
 
 def test_the_same_by_hand(fields):
     X, y = fields
-    model = TimeConditionedRegressor(PODRegressor(), times=5).fit(X, y)
+    model = TimeConditionedRegressor(PODRegressor(regressor="ridge"), times=5).fit(X, y)
     times = np.linspace(0, 1, 5)
     inputs = FieldSet(unit_grid(GRID), np.repeat(X, 5, axis=0).reshape(60, 16, 2), params=np.tile(times, 12)[:, None])
     frames = np.moveaxis(y.reshape(12, 16, 5, 2), 2, 1).reshape(60, 16, 2)
-    alone = PODRegressor().fit(inputs, FieldSet(unit_grid(GRID), frames), groups=np.repeat(np.arange(12), 5))
+    alone = PODRegressor(regressor="ridge").fit(
+        inputs, FieldSet(unit_grid(GRID), frames), groups=np.repeat(np.arange(12), 5)
+    )
     expected = np.moveaxis(alone.predict(inputs).values.reshape(12, 5, 16, 2), 1, 2).reshape(12, *GRID, 10)
     np.testing.assert_allclose(model.predict(X), expected, rtol=1e-10)
 
@@ -361,23 +363,23 @@ def test_scalars_and_tables(fields):
     assert TimeConditionedRegressor(network()).fit(X, sums).predict(X).shape == (12, 4)
     table = np.random.default_rng(0).random((9, 3))
     series = np.concatenate([table @ np.ones((3, 2)) + time for time in np.linspace(0, 1, 4)], axis=1)
-    model = TimeConditionedRegressor(PODRegressor(), times=4).fit(table, series)
+    model = TimeConditionedRegressor(PODRegressor(regressor="ridge"), times=4).fit(table, series)
     np.testing.assert_allclose(model.predict(table), series, atol=1e-4)
     np.testing.assert_allclose(model.predict(table, times=[0.5]), table @ np.ones((3, 2)) + 0.5, atol=1e-4)
-    vector = TimeConditionedRegressor(PODRegressor()).fit(table, series[:, 0])
+    vector = TimeConditionedRegressor(PODRegressor(regressor="ridge")).fit(table, series[:, 0])
     assert vector.predict(table).shape == (9,)
     assert vector.predict(table, times=[0.0, 0.0]).shape == (9, 2)
 
 
 def test_tables_of_one_shape_are_series_and_functions_have_a_channel_axis():
     table = np.random.default_rng(0).standard_normal((12, 4))
-    function = TimeConditionedRegressor(PODRegressor()).fit(table[..., None], table)
+    function = TimeConditionedRegressor(PODRegressor(regressor="ridge")).fit(table[..., None], table)
     assert function.times_.tolist() == [0.0]
     assert function.spec_.role == "fields"
     assert function.predict(table[..., None]).shape == (12, 4)
-    default = TimeConditionedRegressor(PODRegressor()).fit(table, table)
+    default = TimeConditionedRegressor(PODRegressor(regressor="ridge")).fit(table, table)
     np.testing.assert_allclose(default.times_, [0, 1 / 3, 2 / 3, 1])
-    series = TimeConditionedRegressor(PODRegressor(), times=4).fit(table, table)
+    series = TimeConditionedRegressor(PODRegressor(regressor="ridge"), times=4).fit(table, table)
     np.testing.assert_array_equal(series.predict(table), default.predict(table))
     assert series.spec_.role == "features"
     assert series.predict(table, times=[0.5]).shape == (12, 1)
@@ -385,7 +387,7 @@ def test_tables_of_one_shape_are_series_and_functions_have_a_channel_axis():
 
 def test_errors_by_time_are_those_of_each_frame(fields):
     X, y = fields
-    model = TimeConditionedRegressor(PODRegressor(n_components=1), times=5).fit(X, y)
+    model = TimeConditionedRegressor(PODRegressor(regressor="ridge", n_components=1), times=5).fit(X, y)
     truth = y.reshape(12, 16, 5, 2)
     units = np.sqrt((truth**2).mean(axis=(0, 1, 2)))
     difference, truth = (truth - model.predict(X).reshape(truth.shape)) / units, truth / units
@@ -396,7 +398,7 @@ def test_errors_by_time_are_those_of_each_frame(fields):
 
 def test_errors_by_time_at_other_times_than_those_of_the_fit(fields):
     X, y = fields
-    model = TimeConditionedRegressor(PODRegressor(n_components=1), times=5).fit(X, y[..., ::2])
+    model = TimeConditionedRegressor(PODRegressor(regressor="ridge", n_components=1), times=5).fit(X, y[..., ::2])
     times = [0.9, 0.1, 0.5]
     truth = 1.1 * model.predict(X, times=times) + 0.1
     errors = model.error_by_time(X, truth, times=times)
@@ -406,7 +408,7 @@ def test_errors_by_time_at_other_times_than_those_of_the_fit(fields):
     # At the times of the fit these are the errors without times, and a single one is what `score` counts.
     every = y[..., ::2]
     np.testing.assert_array_equal(model.error_by_time(X, every, times=model.times_), model.error_by_time(X, every))
-    single = TimeConditionedRegressor(PODRegressor(), times=[0.5]).fit(X, every[..., :1])
+    single = TimeConditionedRegressor(PODRegressor(regressor="ridge"), times=[0.5]).fit(X, every[..., :1])
     assert single.error_by_time(X, every[..., :1], times=[0.5])[0] == pytest.approx(1 - single.score(X, every[..., :1]))
     with pytest.raises(FieldDataError, match=r"y has 5 channels.* 3"):
         model.error_by_time(X, every, times=times)
@@ -567,7 +569,8 @@ def test_who_takes_frames_for_samples_is_named(fields):
         flat, scalars = make_pipeline(StandardScaler(), last), y[:, 0, 0, ::2]
         with pytest.warns(SkopWarning, match=f"{name} takes the frames of runs"):
             TimeConditionedRegressor(flat, times=5).fit(X[:, 0, 0], scalars)
-    for model in (TimeConditionedRegressor(PODRegressor(), times=5), RolloutRegressor(PODRegressor(), window=1)):
+    pod = PODRegressor(regressor="ridge")
+    for model in (TimeConditionedRegressor(pod, times=5), RolloutRegressor(pod, window=1)):
         with pytest.warns(SkopWarning, match="there is one run"):
             model.fit(X[:1], y[:1])
         # A weight can leave one, too.
