@@ -499,7 +499,7 @@ def own_patterns(n_samples=12, seed=0):
     return rng.standard_normal((n_samples, *GRID, 1)) + change
 
 
-@pytest.mark.parametrize("estimator", [pod(), PODRegressor(regressor="ridge")])
+@pytest.mark.parametrize("estimator", [PODRegressor(), pod()])
 def test_classical_models_learn_changes_where_these_are_nearer(estimator):
     frames, new = own_patterns(), own_patterns(seed=1)
     errors = {}
