@@ -3,6 +3,7 @@
 import pickle
 import warnings
 from datetime import datetime, timedelta
+from functools import cache
 
 import numpy as np
 import pytest
@@ -513,6 +514,21 @@ def test_a_base_is_judged_by_runs_that_it_has_not_seen():
         assert low < model.estimator_.base_.error < high
 
 
+def fitted_to_steps(model, steps, fields):
+    """A model of times, or of steps, of runs."""
+    X, y = (FieldSet(unit_grid(GRID), values) for values in fields)
+    if steps == "times":
+        return TimeConditionedRegressor(model, times=5).fit(X, y)
+    # In some of these, networks learn frames.
+    return RolloutRegressor(model, window=1, increments=False).fit(X, y)
+
+
+@pytest.fixture(scope="module")
+def alone(fields):
+    """Operators alone, by their seed and kind of steps, each of which is fitted once."""
+    return cache(lambda seed, steps: fitted_to_steps(network(base="auto", random_state=seed), steps, fields))
+
+
 @pytest.mark.parametrize("steps", ["times", "rollout"])
 @pytest.mark.parametrize(
     "wrapped",
@@ -526,25 +542,17 @@ def test_a_base_is_judged_by_runs_that_it_has_not_seen():
     ],
     ids=lambda model: type(model).__name__,
 )
-def test_an_operator_within_others_is_fitted_to_runs_as_alone(fields, wrapped, steps):
-    X, y = (FieldSet(unit_grid(GRID), values) for values in fields)
-
-    def fitted(model):
-        if steps == "times":
-            return TimeConditionedRegressor(model, times=5).fit(X, y)
-        # In some of these, networks learn frames.
-        return RolloutRegressor(model, window=1, increments=False).fit(X, y)
-
-    model = fitted(wrapped)
+def test_an_operator_within_others_is_fitted_to_runs_as_alone(fields, alone, wrapped, steps):
+    X, model = FieldSet(unit_grid(GRID), fields[0]), fitted_to_steps(wrapped, steps, fields)
     inner = model.estimator_
     while not isinstance(inner, LaMORegressor):
         if isinstance(inner, Pipeline):
             inner = inner[-1]
         else:
             inner = inner.estimators_[0] if isinstance(inner, EnsembleRegressor) else inner.estimator_
-    alone = fitted(network(base="auto", random_state=inner.random_state))
-    assert (inner.base_ is None) == (alone.estimator_.base_ is None)
-    np.testing.assert_array_equal(model.predict(X).values, alone.predict(X).values)
+    expected = alone(inner.random_state, steps)
+    assert (inner.base_ is None) == (expected.estimator_.base_ is None)
+    np.testing.assert_array_equal(model.predict(X).values, expected.predict(X).values)
 
 
 def test_units_do_not_matter_to_a_classical_model():
