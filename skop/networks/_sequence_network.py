@@ -178,6 +178,7 @@ class SequenceNetwork(OperatorNetwork):
             raise ValueError(f"n_dims={n_dims}; expected points in 1, 2 or 3 dimensions.")
         self.needs_grid = on_grid or host.kernel_size > 1
         self.supports_packed, self.supports_queries = not self.needs_grid, not on_grid
+        self.n_params = n_params
         self.n_outputs, self.point_order, self.n_frequencies = n_outputs, host.point_order, int(host.n_frequencies)
         #: Channels of a point's coordinates with their sines and cosines.
         self.n_positions = n_dims * (1 + 2 * self.n_frequencies)
@@ -214,6 +215,8 @@ class SequenceNetwork(OperatorNetwork):
     ) -> Outputs:
         """Map samples on points to fields, scalars, or both, see `OperatorNetwork.forward`."""
         self.check_arguments(coords, fields, params, grid_shape, sizes, query_coords, query_fields)
+        if (given := 0 if params is None else params.shape[-1]) != self.n_params:
+            raise ValueError(f"{type(self).__name__} got {given} global parameters; expected n_params={self.n_params}.")
         is_grid = grid_shape is not None and sizes is None and prod(grid_shape) == coords.shape[-2]
         order = None if is_grid else self._order(coords, sizes)
         grid = tuple(grid_shape) if self.needs_grid and grid_shape is not None else None

@@ -184,6 +184,14 @@ def test_steps_in_time_are_carried_on_by_one_network():
         make("oformer", host__n_steps=3, n_outputs=7)
 
 
+def test_parameters_that_a_network_was_not_built_for_are_refused():
+    """A trunk without parameters has a channel of zeros, into which one more would go."""
+    for host in HOSTS:
+        coords, fields, params = sample()
+        with pytest.raises(ValueError, match="got 1 global parameters; expected n_params=0"):
+            make(host, "mamba", n_params=0)(coords, fields, params[:, :1])
+
+
 def test_options_of_the_hosts_are_checked():
     for host, changes, message in (
         ("oformer", {"host__residual": "both"}, "'residual' parameter of OFormer .* Got 'both' instead"),
