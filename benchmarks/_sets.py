@@ -291,6 +291,8 @@ def statistics_of(upper: FloatArray, pressure: FloatArray) -> Statistics:
 def _compare(report: Report, path: str, n_samples: int) -> None:
     """Compare samples of recipes with the training samples of a published file."""
     data = read_problem(path)
+    if not isinstance(data.X_train, FieldSet):
+        raise FieldDataError(f"{path} is not the small Darcy set of the neuraloperator project, with its train16_a.")
     upper, pressure = (part.to_grid()[..., 0].astype(np.float64) for part in (data.X_train, data.y_train))
     published = statistics_of(upper, pressure)
     report.record("published", published)

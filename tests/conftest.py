@@ -27,7 +27,8 @@ def pytest_collection():
 def _choice_once():
     """Do not repeat the whole choice of a PODRegressor of few samples, which changes told errors and no prediction.
 
-    A fit then takes up to a ninth of the time. `test_told_errors` has the laws of the repeated choice.
+    A fit then takes up to a ninth of the time. `test_told_errors` has the laws of the repeated choice. Other processes
+    that a test starts repeat it.
     """
     from skop.estimators.classical import _few_samples
 

@@ -206,7 +206,7 @@ class TakenakaMalmquistMixer(TokenMixer):
         transform = self._expand if self.transform == "coefficients" else self._filter
         paths = direction_paths(grid, self.directions, tokens.device)
         mixed = note_mixing(lambda values: transform(values, poles, paths) + self.direct * values, signal)
-        # Functions and spectra are in single precision at least, also where the weights are not.
+        # Spectra are in single precision at least, also where the weights are not.
         return self.out_projection((mixed * nn.functional.gelu(gate)).to(self.out_projection.weight.dtype))
 
     def _convolve(self, signal: torch.Tensor, grid: GridShape) -> torch.Tensor:

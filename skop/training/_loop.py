@@ -439,8 +439,8 @@ class Trainer:
         if self.clock.rollbacks == _MAX_ROLLBACKS:
             raise TrainingDivergedError(
                 f"the training loss became {loss} in epoch {epoch}, also after the learning rate was halved "
-                f"{_MAX_ROLLBACKS} times. Lower learning_rate_init (now {self.options.learning_rate}) or "
-                "training__max_grad_norm, or look for extreme values in X and y."
+                f"{_MAX_ROLLBACKS} times. Lower learning_rate_init (now {self.options.learning_rate}), set "
+                "a lower training__max_grad_norm, or look for extreme values in X and y."
             )
         self.clock.halve_rate()
         warn(

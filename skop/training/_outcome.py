@@ -74,7 +74,7 @@ def warn_of_little_training(
     if not torch.finfo(torch.float32).eps ** 2 < mean_field <= reached or (has_few_epochs and not has_diverged):
         return
     if has_diverged:
-        found = "the training has diverged. Lower learning_rate_init or training__max_grad_norm."
+        found = "the training has diverged. Lower learning_rate_init, or set a lower training__max_grad_norm."
     else:
         found = "the network has learned nothing yet. Train longer (max_iter, max_time), change "
         found += "learning_rate_init, or check that y depends on X."

@@ -200,7 +200,7 @@ def test_scikit_learn_checks(subtests):
     run_scikit_learn_checks(WHOLE_ESTIMATORS[0], subtests)
 
 
-#: The classical model that takes a tenth of the time, as all of them by the choice of a penalty, which is repeated.
+#: A classical model whose fits take a tenth of the time of the default one, and repeat their choice as those do.
 CLASSICAL = PODRegressor(regressor="ridge")
 
 

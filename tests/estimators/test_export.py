@@ -288,14 +288,18 @@ def test_programs_of_pod_give_the_numbers_of_predict(name, tmp_path):
 
 @pytest.mark.parametrize("run", [run_program, run_onnx])
 def test_programs_of_pod_have_no_number_where_predict_refuses(run, tmp_path):
-    """An exact law of powers reads 0 and no negative number."""
-    loads, wrong = np.linspace(1, 2, 12)[:, np.newaxis], [[-1e-9], [0.0], [0.5]]
-    model, path = pod(loads, loads**1.5), str(tmp_path / ("model.pt2" if run is run_program else "model.onnx"))
-    with pytest.raises(FieldDataError, match="positive"):
-        model.predict(wrong)
-    model.export(path)
-    found = run(path, model._read_inputs(wrong)[0], np.arange(3))["scalars"]
-    np.testing.assert_allclose(found.ravel(), [np.nan, 0, 0.5**1.5], atol=1e-9)
+    """An exact law of powers reads 0 and no negative number; one over decades has no value at 0."""
+    path, wrong = str(tmp_path / ("model.pt2" if run is run_program else "model.onnx")), [[-1e-9], [0.0], [0.5]]
+    for loads, law, at_zero in (
+        (np.linspace(1, 2, 12), lambda x: x**1.5, 0.0), (np.logspace(-3, 3, 12), lambda x: 1 / x, np.nan),
+    ):  # fmt: skip
+        model = pod(loads[:, np.newaxis], law(loads[:, np.newaxis]))
+        for refused in wrong[: 1 + np.isnan(at_zero)]:
+            with pytest.raises(FieldDataError, match="positive"):
+                model.predict([refused])
+        model.export(path)
+        found = run(path, model._read_inputs(wrong)[0], np.arange(3))["scalars"]
+        np.testing.assert_allclose(found.ravel(), [np.nan, at_zero, law(0.5)], rtol=1e-6, atol=1e-9)
 
 
 def test_a_sample_whose_field_is_zero_may_stand_for_the_points(tmp_path):

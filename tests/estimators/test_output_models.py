@@ -284,7 +284,7 @@ def test_logarithms_go_on_by_their_tangents():
     for values in (low * 1.0, 0.5 * low, 0.0 * low, -low):
         expected = np.log(low) + slopes * (values - low)
         np.testing.assert_allclose(model.scaled(values[None])[0] * model.scale + model.shift, expected, rtol=1e-12)
-        held = [torch.tensor(part) for part in (values, model.reads_logarithms, low, model.refuses)]
+        held = [torch.tensor(part) for part in (values, model.reads_logarithms, low, model.least)]
         held[0].requires_grad_()
         np.testing.assert_allclose(logarithms_of(*held).detach().numpy(), expected, rtol=1e-12)
         logarithms_of(*held).sum().backward()

@@ -71,9 +71,9 @@ class _OutputGraph(nn.Module):
     """Predictions of some outputs by a base model."""
 
     reads: torch.Tensor
-    refuses: torch.Tensor
     shift: torch.Tensor
     lowest: torch.Tensor
+    least: torch.Tensor
     scale: torch.Tensor
     components: torch.Tensor
     mean: torch.Tensor
@@ -95,6 +95,7 @@ class _OutputGraph(nn.Module):
             "shift": model.shift,
             "scale": model.scale,
             "lowest": model.turns,
+            "least": model.least,
             "components": model.basis.components_,
             "mean": model.basis.mean_,
             "unit": model.units,
@@ -106,7 +107,6 @@ class _OutputGraph(nn.Module):
         bounds = None if model.bounds is None else _doubles(model.bounds)
         self.register_buffer("bounds", bounds)
         self.register_buffer("reads", torch.tensor(model.reads_logarithms, dtype=torch.bool))
-        self.register_buffer("refuses", torch.tensor(model.refuses, dtype=torch.bool))
 
     def forward(
         self, params: torch.Tensor | None, features: list[torch.Tensor]
@@ -115,7 +115,7 @@ class _OutputGraph(nn.Module):
         points = features
         if params is not None:
             params = params.double()
-            turned = logarithms_of(params, self.reads, self.lowest, self.refuses)
+            turned = logarithms_of(params, self.reads, self.lowest, self.least)
             points = [(turned - self.shift) / self.scale, *features]
         found = self.regressor.predict(torch.cat(points, dim=1)) @ self.components + self.mean
         if self.bounds is None:

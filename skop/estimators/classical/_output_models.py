@@ -186,8 +186,7 @@ class OutputModel:
 
     def scaled(self, params: FloatArray) -> FloatArray:
         """Standardised global parameters (n, p), or logarithms of them."""
-        lowest = 0.0 if self.lowest is None else self.lowest
-        wrong = (self.refuses & (params < 0)) | (self.reads_logarithms & (lowest == 0) & (params == 0))
+        wrong = params < self.least
         if wrong.any():
             row, column = np.argwhere(wrong)[0]
             raise NotPositiveError(
@@ -204,9 +203,11 @@ class OutputModel:
         return np.where(self.reads_logarithms, np.maximum(lowest, HARDLY_ABOVE_ZERO), 1.0)
 
     @property
-    def refuses(self) -> Any:
-        """Parameters of which negative numbers have neither logarithm nor tangent."""
-        return self.reads_logarithms & (self.turns <= HARDLY_ABOVE_ZERO)
+    def least(self) -> FloatArray:
+        """Values below which parameters are refused: those that have neither logarithm nor tangent."""
+        reads_zero = self.lowest is not None and self.lowest > 0
+        bound = np.where(reads_zero, 0.0, HARDLY_ABOVE_ZERO)
+        return np.where(self.reads_logarithms & (self.turns <= HARDLY_ABOVE_ZERO), bound, -np.inf)
 
     def targets(self, targets: Targets, weight: FloatArray | None = None, groups: IntArray | None = None) -> TargetRows:
         """The outputs that its components hold, as rows."""
@@ -227,7 +228,7 @@ class OutputModel:
                 f"gradients are known for the regressors of skop only, and regressor is a "
                 f"{type(self.regressor).__name__}; use regressor='auto'."
             )
-        params = logarithms_of(params, *map(torch.as_tensor, (self.reads_logarithms, self.turns, self.refuses)))
+        params = logarithms_of(params, *map(torch.as_tensor, (self.reads_logarithms, self.turns, self.least)))
         points = (params - torch.as_tensor(self.shift)) / torch.as_tensor(self.scale)
         points = points if features is None else torch.cat([points, features], dim=1)
         found = self.regressor.predict(points) @ torch.as_tensor(self.basis.components_)
@@ -447,17 +448,15 @@ def part_of(targets: Targets, outputs: Outputs) -> Targets:
     return Targets(field, numbers, targets.elsewhere and field is not None, since)
 
 
-def logarithms_of(
-    params: torch.Tensor, reads: torch.Tensor, lowest: torch.Tensor, refuses: torch.Tensor
-) -> torch.Tensor:
+def logarithms_of(params: torch.Tensor, reads: torch.Tensor, lowest: torch.Tensor, least: torch.Tensor) -> torch.Tensor:
     """The same as `OutputModel.logarithms` for tensors; where nothing is read as one, no gradient is infinite.
 
-    Negative numbers that `OutputModel.scaled` refuses become NaN.
+    What `OutputModel.scaled` refuses becomes NaN.
     """
     # At the lowest values themselves both halves of the derivative add up to one.
     below = torch.minimum(params - lowest, torch.zeros_like(params))
     found = torch.maximum(params, lowest).log() + below / lowest
-    found = torch.where(refuses & (params < 0), torch.nan, found)
+    found = torch.where(params < least, torch.nan, found)
     return torch.where(reads, found, params)
 
 

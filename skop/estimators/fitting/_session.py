@@ -249,7 +249,8 @@ class FitSession:
         if not all(part is None or np.isfinite(part).all() for part in (found.fields, found.scalars)):
             raise TrainingDivergedError(
                 "the last steps of the training have made the weights so large that predictions of training samples "
-                f"are not finite. Lower learning_rate_init (now {model.learning_rate_init}) or training__max_grad_norm."
+                f"are not finite. Lower learning_rate_init (now {model.learning_rate_init}), or set a lower "
+                "training__max_grad_norm."
             )
 
     # ------------------------------------------------------------------ samples
