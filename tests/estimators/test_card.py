@@ -1,7 +1,6 @@
 """The model card: the same for the same fit, whatever form the data came in, and that of the model in the file."""
 
 import json
-from functools import partial
 
 import h5py
 import numpy as np
@@ -26,10 +25,8 @@ from skop.data import unit_grid
 from skop.estimators.files._card import card_of
 from skop.estimators.files._persistence import read_card
 
+from . import pod
 from .make_model_files import cases_of_0_1_0
-
-#: The classical model whose choice takes least.
-pod = partial(PODRegressor, regressor="ridge")
 
 pytestmark = pytest.mark.filterwarnings("ignore::skop.exceptions.SkopWarning")
 TABLE = np.random.default_rng(0).random((40, 2))

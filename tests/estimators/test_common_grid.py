@@ -1,7 +1,6 @@
 """How PODRegressor reads samples: on a common grid where nodes do not correspond, numbers of regions as parameters."""
 
 import warnings
-from functools import partial
 
 import numpy as np
 import pytest
@@ -17,8 +16,7 @@ from skop.estimators.classical._input_reader import regions_of
 from skop.exceptions import FieldDataError, ModelFileError, ResamplingWarning, SkopWarning
 from skop.metrics import relative_l2_score
 
-#: The classical model whose choice takes least.
-pod = partial(PODRegressor, regressor="ridge")
+from . import pod
 
 CORNERS = unit_grid((2, 2)).reshape(-1, 2)
 

@@ -35,8 +35,7 @@ from skop.estimators.uncertainty._scores import masses
 from skop.exceptions import FieldDataError, SkopWarning
 from skop.inspection import evaluate
 
-#: The classical model whose choice takes least.
-pod = partial(PODRegressor, regressor="ridge")
+from . import pod
 
 pytestmark = pytest.mark.filterwarnings("ignore::skop.exceptions.ExtrapolationWarning")
 

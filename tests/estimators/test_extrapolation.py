@@ -4,7 +4,6 @@ import itertools
 import pickle
 import warnings
 from dataclasses import replace
-from functools import partial
 
 import meshio
 import numpy as np
@@ -29,8 +28,7 @@ from skop.data import MeshSeries, unit_grid
 from skop.exceptions import ExtrapolationWarning, FieldDataError, ResolutionWarning
 from skop.surrogate._domain import SeenRanges
 
-#: The classical model whose choice takes least.
-pod = partial(PODRegressor, regressor="ridge")
+from . import pod
 
 RANDOM = np.random.default_rng(0)
 DESIGN = pd.DataFrame({"E": RANDOM.uniform(190e9, 220e9, 60), "t": RANDOM.uniform(4e-3, 1e-2, 60)})

@@ -1,7 +1,5 @@
 """Frames as samples: repeated points, joined values, seeds of the wrapped estimator, meshes, other points."""
 
-from functools import partial
-
 import meshio
 import numpy as np
 import pytest
@@ -12,8 +10,7 @@ from skop import EnsembleRegressor, FieldSet, LaMORegressor, PODRegressor, Rollo
 from skop.estimators.temporal._frames import join_frames, repeat_samples
 from skop.exceptions import FieldDataError
 
-#: The classical model whose choice takes least.
-pod = partial(PODRegressor, regressor="ridge")
+from . import pod
 
 
 def clouds(sizes):

@@ -1,7 +1,6 @@
 """LawRegressor: predictions keep to the declared laws, whatever the estimator and the form of the data."""
 
 import pickle
-from functools import partial
 
 import meshio
 import numpy as np
@@ -28,10 +27,10 @@ from skop import (
 )
 from skop.exceptions import ExtrapolationWarning, FieldDataError
 
+from . import pod
+
 pandas = pytest.importorskip("pandas")
 
-#: The classical model whose choice takes least.
-pod = partial(PODRegressor, regressor="ridge")
 
 RANDOM = np.random.default_rng(0)
 POINTS = RANDOM.random((9, 2))

@@ -2,7 +2,6 @@
 
 import copy
 import warnings
-from functools import partial
 
 import meshio
 import numpy as np
@@ -24,8 +23,7 @@ from skop.data import MeshSeries, find_runs, read_frames, read_mesh_series
 from skop.estimators.files._card import card_of
 from skop.exceptions import FieldDataError, SkopWarning
 
-#: The classical model whose choice takes least.
-pod = partial(PODRegressor, regressor="ridge")
+from . import pod
 
 #: A network that is small.
 TINY = {"width": 8, "depth": 1, "batch_size": 4, "max_iter": 1, "random_state": 0, "base": None}

@@ -251,6 +251,14 @@ def test_any_mixer_goes_into_the_host_without_cross_layers(subtests):
             assert np.isfinite(model.fit(X, y).predict(X).values).all()
 
 
+@pytest.mark.parametrize("host", HOSTS)
+def test_a_subclass_of_a_host_has_its_network(host):
+    own = type("Own", (HOSTS[host],), {})
+    models = [small(host).set_params(host=kind()) for kind in (HOSTS[host], own)]
+    found = [model.fit(FIELDS, FIELDS).predict(FIELDS) for model in models]
+    np.testing.assert_array_equal(*found)
+
+
 def test_wrong_parameters_are_named():
     X, y = ragged()
     for model, data, words in (

@@ -3,7 +3,6 @@
 import copy
 import pickle
 import warnings
-from functools import partial
 
 import numpy as np
 import pytest
@@ -19,7 +18,6 @@ from skop import (
     EnsembleRegressor,
     FieldSet,
     LaMORegressor,
-    PODRegressor,
     RolloutRegressor,
 )
 from skop.estimators import MeanFieldRegressor
@@ -27,10 +25,8 @@ from skop.exceptions import ExtrapolationWarning, FieldDataError, NoveltyWarning
 from skop.surrogate._novelty import Reference, features
 from skop.surrogate._tokens import mean_tokens
 
+from . import pod
 from .make_model_files import FOLDER
-
-#: The classical model whose choice takes least.
-pod = partial(PODRegressor, regressor="ridge")
 
 RNG = np.random.default_rng(0)
 TABLE = RNG.random((40, 3))

@@ -2,7 +2,6 @@
 
 import io
 import pickle
-from functools import partial
 from itertools import product
 
 import joblib
@@ -38,10 +37,10 @@ from skop import (
 )
 from skop.exceptions import FieldDataError, ModelFileError
 
+from . import pod
+
 pandas = pytest.importorskip("pandas")
 
-#: The classical model whose choice takes least.
-pod = partial(PODRegressor, regressor="ridge")
 
 RANDOM = np.random.default_rng(0)
 X = RANDOM.normal(size=(10, 3))

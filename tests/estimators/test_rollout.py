@@ -3,7 +3,6 @@
 import pickle
 import re
 import warnings
-from functools import partial
 
 import numpy as np
 import pytest
@@ -31,8 +30,7 @@ from skop.exceptions import ExtrapolationWarning, FieldDataError, NonFinitePredi
 from skop.metrics import neg_relative_l2_scorer, relative_l2_error
 from skop.training import Trainer
 
-#: The classical model whose choice takes least.
-pod = partial(PODRegressor, regressor="ridge")
+from . import pod
 
 GRID = (4, 4)
 

@@ -248,9 +248,8 @@ class FitSession:
         found = model.surrogate_.predict_batches(self.held_loader(self.used[:1]))
         if not all(part is None or np.isfinite(part).all() for part in (found.fields, found.scalars)):
             raise TrainingDivergedError(
-                "the last steps of the training have made the weights so large that predictions of training samples "
-                f"are not finite. Lower learning_rate_init (now {model.learning_rate_init}), or set a lower "
-                "training__max_grad_norm."
+                "the last steps of the training made weights so large that training samples have no finite prediction. "
+                f"Lower learning_rate_init (now {model.learning_rate_init}), or set a lower training__max_grad_norm."
             )
 
     # ------------------------------------------------------------------ samples
