@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -147,6 +148,9 @@ def score(model: Path, data: tuple[str, ...], as_json: bool, report: Path | None
     if hasattr(estimator, "series_"):
         # Frames are scored as channels, which hold no times.
         (estimator._series_part or estimator)._check_times_of([run.frames for run in samples.runs])
+    if samples.y is None and wanted.time is None:
+        # Says which sample has no truth.
+        samples = read_samples(data, replace(wanted, needs_targets=True))
     if samples.y is None:
         names = ", ".join(wanted.targets) or "an array of targets (--y)"
         count = wanted.window + (wanted.n_frames or 0) if wanted.time == "rollout" else 0
