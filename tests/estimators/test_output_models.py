@@ -366,6 +366,19 @@ def test_exact_laws_of_powers_go_on_below_the_least_level_of_a_design():
     np.testing.assert_allclose(PODRegressor().fit(rows, law(rows)).predict(new), law(new), rtol=1e-6)
 
 
+@pytest.mark.parametrize("noise", [0.0, 0.003])
+@pytest.mark.parametrize("seed", range(3))
+def test_a_law_of_powers_of_a_number_with_three_values_is_found(noise, seed):
+    """As with four values; the error of the mean in logarithms is no reason against these."""
+    rng = np.random.default_rng(seed)
+    rows, new = (
+        np.column_stack([rng.choice([1.0, 2.0, 3.0], n), rng.uniform([1, 0.2], [5, 1], (n, 2))]) for n in (60, 500)
+    )
+    law = lambda x: x[:, 1] ** 2 * x[:, 2] / x[:, 0]  # noqa: E731
+    found = PODRegressor().fit(rows, law(rows) * np.exp(noise * rng.normal(size=60))).predict(new)
+    assert relative_l2_error(law(new), found, kind="scalar") < max(noise, 1e-6)
+
+
 @pytest.mark.parametrize("regressor", ["auto", "ridge"])
 def test_zeros_beside_an_exact_law_of_powers_stay_readable(regressor):
     """The sample of the least number of a law may be 0 in a parameter over decades: the fit refused it."""

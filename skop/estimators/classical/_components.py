@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 from scipy.linalg import eigh, svd
+from scipy.spatial.distance import cdist
 from scipy.special import ndtr, stdtrit
 
 from skop._threads import one_thread
@@ -18,6 +19,7 @@ from skop.estimators.files._persistence import KNOWN
 __all__ = [
     "BEYOND_CHANCE",
     "FEW",
+    "FEW_INPUTS",
     "MATTERS",
     "MOST_EXACT",
     "OF_USE",
@@ -28,6 +30,7 @@ __all__ = [
     "beyond_chance",
     "both_ends",
     "error_of_mean",
+    "farthest_points",
     "mean_of",
     "of_others",
     "root_of",
@@ -49,6 +52,8 @@ MATTERS = 0.05
 PARTS = 8
 #: Kernels use inducing samples above this number of samples.
 MOST_EXACT = 2000
+#: Compute distances from differences up to this number of inputs, from products above.
+FEW_INPUTS = 32
 #: Compute components from products of samples if a decomposition would take more products than this.
 _LARGE = 1e9
 
@@ -278,3 +283,21 @@ def turned_inputs(points: FloatArray, n_params: int, samples: IntArray, weight: 
     products = (root * fields[samples]).T @ (root * fields[samples])
     axes = eigh(products, check_finite=False, driver="evd")[1][:, ::-1]
     return np.concatenate([points[:, :n_params], fields @ axes], axis=1)
+
+
+def farthest_points(points: FloatArray, count: int) -> IntArray:
+    """Indices (up to count) of points (n, d), of which each is the farthest from those before it, from the middle on.
+
+    Distances are those in the inputs that differ most.
+    """
+    points = points - points.mean(axis=0)
+    points = np.ascontiguousarray(points[:, np.argsort(-(points**2).sum(axis=0), kind="stable")[:FEW_INPUTS]])
+    chosen, nearest = [int((points**2).sum(axis=1).argmin())], np.full(len(points), np.inf)
+    while len(chosen) < count:
+        np.minimum(nearest, cdist(points, points[chosen[-1:]], "sqeuclidean")[:, 0], out=nearest)
+        place = int(nearest.argmax())
+        # All further points lie on these.
+        if nearest[place] == 0:
+            break
+        chosen.append(place)
+    return np.sort(np.array(chosen))

@@ -34,11 +34,11 @@ from scipy.linalg import eigh, lapack, lstsq, svd
 from scipy.spatial.distance import cdist
 
 from skop._typing import FloatArray, IntArray
+from skop.estimators.classical._components import FEW_INPUTS
 from skop.estimators.files._file_checks import Held, checks, is_array
 from skop.estimators.files._persistence import KNOWN
 
 __all__ = [
-    "FEW_INPUTS",
     "POLYHARMONIC",
     "ROUNDING",
     "SAME",
@@ -68,8 +68,6 @@ ROUNDING = 1e-13
 _RANK = 1e-15
 #: In Akima's interpolation, changes up to this part of the slopes are rounding; number of neighbours on either side.
 _FLAT, _NEIGHBOURS = 1e-9, 3
-#: Compute distances from differences up to this number of inputs, from products above.
-FEW_INPUTS = 32
 #: Residuals are infinite if B is below this part of its largest possible value: a sample then determines itself.
 _LEAST_FREE = 1e-9
 #: Degree of the polynomial tail that makes a polyharmonic kernel definite.

@@ -7,14 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import product
 from operator import itemgetter
 from typing import Any
 
 import numpy as np
 from scipy.linalg import svd
-from scipy.spatial.distance import cdist
 
 from skop._typing import FloatArray, IntArray
 from skop.estimators.classical._components import (
@@ -25,6 +24,7 @@ from skop.estimators.classical._components import (
     beyond_chance,
     both_ends,
     error_of_mean,
+    farthest_points,
     mean_of,
     of_others,
     root_of,
@@ -33,7 +33,6 @@ from skop.estimators.classical._components import (
     within_span,
 )
 from skop.estimators.classical._kernel_models import (
-    FEW_INPUTS,
     POLYHARMONIC,
     SAME,
     TINY,
@@ -113,6 +112,8 @@ class Found:
     least: FloatArray | None = None
     #: Criterion by which it is compared with others, see `Selection`.
     criterion: float = np.inf
+    #: The same without the error of the mean, whose unit is another one with logarithms.
+    known: float = np.inf
 
 
 class Selection:
@@ -436,26 +437,30 @@ class Selection:
         else:
             errors = self._errors_by_penalty(system, projected, penalties, samples)
         best = int(np.argmin(errors))
-        criterion = self._criterion(float(errors[best]), system, projected, penalties[[best]], samples)
+        criterion, _ = self._criterion(float(errors[best]), system, projected, penalties[[best]], samples)
         return criterion, kernel, float(penalties[best])
 
     def _criterion(
         self, error: float, system: System, projected: Projected, penalties: FloatArray, samples: IntArray
-    ) -> float:
-        """Geometric mean of the error of a system and of its errors without the samples of whole values."""
+    ) -> tuple[float, float]:
+        """Geometric means of a system's errors with and without the mean's errors half-way between few values."""
         errors = [error]
-        if self._few_values:
-            errors += self._bends(system, projected, penalties, samples)
         for parts, inner in self._values_within(samples):
             residuals, factor = system.leaving_out(parts).left_out(projected, penalties)[1], system.kernel.handicap
             errors += [factor * float(self._error_of(residuals[rows], samples[rows])) for rows in inner]
-        return geometric_mean(errors, of_runs=self.groups is not None) if len(errors) > 1 else error
+        average = partial(geometric_mean, of_runs=self.groups is not None)
+        known = average(errors) if len(errors) > 1 else error
+        if not self._few_values:
+            return known, known
+        mean, bends = self._bends(system, projected, penalties, samples)
+        of_all = average([*errors, *(mean + bend for bend in bends)])
+        return of_all, known * of_all / average([*errors, *(mean for _ in bends)])
 
-    def _bends(self, system: System, projected: Projected, penalties: FloatArray, samples: IntArray) -> list[float]:
-        """For each parameter with two or three shared values, an error half-way between these.
+    def _bends(self, system: System, projected: Projected, penalties: FloatArray, samples: IntArray) -> Any:
+        """Error of the mean, and what predictions differ from a straight line between two or three shared values.
 
-        Nothing tells of it: it is taken as the error of the mean, and what predictions differ there from a straight
-        line, since the constant of a kernel, to which they may return, can be any number.
+        Nothing tells of errors there: they are taken as both together, since the constant of a kernel, to which
+        predictions may return, can be any number.
         """
         points, targets = self.points[samples], self.targets[samples, :_LEADING]
         weights, tail = system.weights(targets, projected, penalties)
@@ -470,8 +475,8 @@ class Selection:
                 three.append(system.kernel.matrix(moved, system.points) @ weights + system.kernel.tail(moved) @ tail)
             if three:
                 bend = three[1] - 0.5 * (three[0] + three[2])
-                found.append(mean + float(self._error_of(bend, samples[rows])))
-        return found
+                found.append(float(self._error_of(bend, samples[rows])))
+        return mean, found
 
     def _values_within(self, samples: IntArray) -> list[tuple[list[IntArray], list[IntArray]]]:
         """Samples of each value, as `same_sizes` groups them, and for each parameter with these those not at the ends.
@@ -533,7 +538,8 @@ class Selection:
             part = self._system_of_some(kernel, self.few)
             projected = part.project(targets[self.few])
         chosen = share * found.penalties[: targets.shape[1]]
-        return replace(found, criterion=self._criterion(found.error, part, projected, chosen, self.few))
+        criterion, known = self._criterion(found.error, part, projected, chosen, self.few)
+        return replace(found, criterion=criterion, known=known)
 
     def _each_alone(self, found: Found) -> Found:
         """Choose the penalty of each target alone, if this is better by far.
@@ -714,24 +720,6 @@ def between_values(
 def _mean_squares(errors: FloatArray, components: FloatArray) -> FloatArray:
     """Mean squares (P,) of errors (k, r) of the coefficients of rows."""
     return np.asarray(np.einsum("ij,ij->j", (errors.T @ errors / len(errors)) @ components, components))
-
-
-def farthest_points(points: FloatArray, count: int) -> IntArray:
-    """Indices (up to count) of points (n, d), of which each is the farthest from those before it, from the middle on.
-
-    Distances are those in the inputs that differ most.
-    """
-    points = points - points.mean(axis=0)
-    points = np.ascontiguousarray(points[:, np.argsort(-(points**2).sum(axis=0), kind="stable")[:FEW_INPUTS]])
-    chosen, nearest = [int((points**2).sum(axis=1).argmin())], np.full(len(points), np.inf)
-    while len(chosen) < count:
-        np.minimum(nearest, cdist(points, points[chosen[-1:]], "sqeuclidean")[:, 0], out=nearest)
-        place = int(nearest.argmax())
-        # All further points lie on these.
-        if nearest[place] == 0:
-            break
-        chosen.append(place)
-    return np.sort(np.array(chosen))
 
 
 def _most_probable(errors: FloatArray, squares: FloatArray, diagonal: FloatArray) -> int:

@@ -379,7 +379,7 @@ class ModelSearch:
         residuals, is_near_zero = self._complete(model, parts, targets, selection, found)
         if self.regressor != "auto":
             gains = np.ones_like(gains)
-        at_new = found.criterion / found.error if 0 < found.error < found.criterion < np.inf else 1.0
+        at_new = found.known / found.error if 0 < found.error < found.known < np.inf else 1.0
         # Copies of one sample show no error.
         told = (lambda _: np.inf) if model.is_of_one_sample else partial(told_error, selection)
         errors = {name: told(item) for name, item in tried.items()}
