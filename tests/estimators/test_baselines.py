@@ -11,6 +11,7 @@ import torch
 from scipy.interpolate import CubicSpline, interpn, make_interp_spline
 from sklearn.base import clone
 from sklearn.linear_model import LinearRegression, Ridge
+from sklearn.metrics import r2_score
 from sklearn.neighbors import KNeighborsRegressor
 
 from skop import (
@@ -125,6 +126,17 @@ def test_a_constant_column_and_a_constant_target_are_no_trouble():
     X = np.column_stack([np.ones(8), np.arange(8.0)])
     y = np.broadcast_to(unit_grid((5,)), (8, 5, 1))
     np.testing.assert_allclose(PODRegressor().fit(X, y).predict(X), y, atol=1e-12)
+
+
+def test_values_that_are_zero_in_all_samples_are_predicted_as_zero():
+    """Such as those of supports: R2 divides by their variance, so that rounding would be all of an error."""
+    rng, places = np.random.default_rng(0), np.linspace(0, 1, 21)
+    X = rng.random((60, 2))
+    y = np.sin(3 * X[:, :1] * places) + X[:, 1:] * places**2
+    for targets in (y, y[..., np.newaxis]):
+        found = PODRegressor().fit(X, targets).predict(X).reshape(60, 21)
+        assert not found[:, 0].any()
+        assert r2_score(y, found) > 0.999
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])

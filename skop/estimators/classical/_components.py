@@ -209,6 +209,9 @@ class Decomposition:
                 # Tall matrices take a third of the time of wide ones.
                 right, sizes, left = svd(scaled.T, full_matrices=False, check_finite=False)
             left, self._components, floor = left.T, right.T, 1e-13 * np.sqrt(n)
+        if self._components is not None:
+            # Rounding would be all of an error where values are fixed, such as those of supports.
+            self._components[:, (self.centred == 0).all(axis=0)] = 0.0
         rank = max(int((sizes > floor * sizes.max(initial=0.0)).sum()), 1)
         self.is_complete = rank == size
         # NumPy's scalars are no float, but for np.float64, and an integer is a number of modes.
