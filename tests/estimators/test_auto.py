@@ -271,6 +271,28 @@ def test_an_operator_over_a_base_is_preferred_at_equal_errors(error, chosen):
     assert {row["candidate"]: row["error"] for row in model.results_}["over"] == pytest.approx(error)
 
 
+class Varying(Known):
+    """A regressor whose error is a column of the table."""
+
+    def predict(self, X):
+        return 1.0 + X[:, self.error]
+
+
+def test_models_are_compared_on_all_folds_and_operators_by_the_unit_of_the_best(budget):
+    """One is lucky on the first fold, where the other has half of the error that it has elsewhere."""
+    rows = np.arange(12)
+    folds = [(np.delete(rows, part), part) for part in np.split(rows, 3)]
+    lucky, steady = np.repeat([[0.01, 0.05], [0.5, 0.1]], [4, 8], axis=0).T
+    candidates = [("lucky", Varying(2)), ("steady", Varying(3)), ("operator", Timed(0.2))]
+    model = AutoRegressor(candidates=candidates, max_time=100, cv=folds, verbose=False)
+    model.fit(np.column_stack([TABLE, lucky, steady]), ONES)
+    errors = {row["candidate"]: row["error"] for row in model.results_}
+    of_steady = np.sqrt(np.mean(steady**2))
+    expected = {"lucky": np.sqrt(np.mean(lucky**2)), "steady": of_steady, "operator": 0.2 * of_steady / 0.05}
+    assert errors == pytest.approx(expected)
+    assert model.results_[0]["candidate"] == "steady"
+
+
 @pytest.mark.parametrize(
     ("errors", "chosen"),
     [((0.1003, 0.0999, 0.1001), "first"), ((0.105, 0.0999, 0.1001), "second"), ((0.1, 0.0999, 0.09), "third")],

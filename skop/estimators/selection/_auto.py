@@ -126,8 +126,8 @@ class AutoRegressor(WrappingRegressor):
     **Budget.** The search has a tenth of the budget, of which models without a time limit get at most half; where no
     operator has a base, such as for few samples, a quarter of the budget is theirs on the first fold. Such a model is
     first fitted to an eighth, a quarter and a half of many samples, and left out where this tells that a fit to all may
-    take too long. Models are fitted on all folds if the time allows, operators on the first one, and errors are
-    compared on the folds that all candidates share. The final fit takes the rest of the budget: all of it if an
+    take too long. Models are fitted on all folds if the time allows, operators on the first one, where their
+    errors are measured in the unit of the best model's. The final fit takes the rest of the budget: all of it if an
     operator leads, since it lowers the error by more in this time than another choice would. Where a model leads, which
     would leave the time unused, a quarter goes to a long training of the best operator, because a short one says
     little. A training step, the fit of a model without a time limit, and the fit of a base are never cut short, so they
@@ -323,7 +323,8 @@ class AutoRegressor(WrappingRegressor):
         """Results of the comparison as a DataFrame, the chosen candidate first, then the best.
 
         Columns: ``candidate``; ``error``, mean relative L2 error on held-out samples (1 minus the score), the same ones
-        for all, NaN for an operator that was not tried; ``spread``, the standard deviation of the error over the folds
+        for all models, that of an operator on fewer folds times the best model's error on all folds over its error on
+        these, NaN for an operator that was not tried; ``spread``, the standard deviation of the error over the folds
         that it was fitted on, NaN for a single one; ``fit_seconds`` of one fold; ``predict_ms`` for one sample;
         ``model_mb``, the size of the fitted model in megabytes, as pickled; ``status`` (``"chosen"``, ``"compared"``,
         ``"left out"`` since it cannot take the data or may take too long, ``"failed"``, or ``"not reached"`` within the

@@ -586,13 +586,28 @@ class Search:
 
     # ------------------------------------------------------------------ errors
     def _ranked(self, candidates: list[Candidate]) -> list[Candidate]:
-        """Candidates that were fitted, in order, with their errors on the folds that all of them share."""
+        """Candidates that were fitted, in order, with their errors on the folds that the models among them share.
+
+        Operators may have seen fewer. Their errors there are then scaled as that of the best model is.
+        """
         fitted = [one for one in candidates if one.status == "compared"]
-        shared = [fold for fold in range(len(self.folds)) if all(fold in one.trials for one in fitted)]
         for candidate in fitted:
-            candidate.error = self._error(candidate, shared)
             each = [self._error(candidate, [fold]) for fold in candidate.trials]
             candidate.spread = float(np.std(each)) if len(each) > 1 else np.nan
+        models = [one for one in fitted if not one.limits] or fitted
+        of_models, of_all = (
+            [fold for fold in range(len(self.folds)) if all(fold in one.trials for one in some)]
+            for some in (models, fitted)
+        )
+        for candidate in models:
+            candidate.error = self._error(candidate, of_models)
+        if len(models) < len(fitted):
+            # A single fold may be an easy one, and ranks models by chance.
+            best = min(models, key=lambda one: one.error)
+            there = self._error(best, of_all)
+            for candidate in fitted:
+                if candidate not in models:
+                    candidate.error = self._error(candidate, of_all) * (best.error / there if there > 0 else 1.0)
         return _in_order(fitted)
 
     def _error(self, candidate: Candidate, folds: list[int]) -> float:
