@@ -139,6 +139,20 @@ def test_values_that_are_zero_in_all_samples_are_predicted_as_zero():
         assert r2_score(y, found) > 0.999
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_components_of_noise_are_not_interpolated(seed):
+    """The truth has two components; noise at each of 60 points has all others, and hides what a model adds to it."""
+    rng, places = np.random.default_rng(seed), np.linspace(0, 1, 60)
+    X, new = rng.random((100, 3)), rng.random((300, 3))
+    law = lambda x: np.sin(3 * x[:, :1] + 3 * places) * (0.5 + x[:, 1:2])  # noqa: E731
+    noisy = law(X) + 0.1 * rng.normal(size=(100, 60))
+    errors = [
+        np.linalg.norm(PODRegressor(n_components=count).fit(X, noisy[..., np.newaxis]).predict(new)[..., 0] - law(new))
+        for count in ("auto", 2)
+    ]
+    assert errors[0] < 1.5 * errors[1]
+
+
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 def test_a_channel_that_is_constant_up_to_rounding_changes_nothing(dtype):
     params, x = np.random.default_rng(0).uniform(0, 1, (40, 2)), np.linspace(0, 1, 20)

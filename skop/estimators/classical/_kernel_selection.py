@@ -61,8 +61,6 @@ _STATIONARY, _SCALES = ("gaussian", "matern52", "matern32"), (0.25, 0.5, 1.0, 2.
 _SCREENED, _LEADING, _FINALISTS = 400, 128, 2
 #: The last leading targets, in this number, decide for all targets after them.
 _LAST = 32
-#: Choose penalties for each target alone if this lowers the error below this part.
-_BETTER_BY_PENALTIES = 0.93
 #: Least number of parts of the samples that judge the search for length scales, and of samples that judge penalties of
 #: single targets.
 _FEWEST_PARTS, _FEWEST = 5, 16
@@ -505,7 +503,7 @@ class Selection:
         return np.concatenate([self.errors(residuals, samples) for residuals in parts])
 
     def _finish(self, kernel: Kernel, about: float | None = None) -> Found:
-        """Choose the penalties on all samples: one for all targets, or one for each where this is better by far.
+        """Choose the penalties on all samples: one for all targets, or one for each where this is better.
 
         Those about a given one are tried, and the one that leaves the tail.
         """
@@ -542,7 +540,7 @@ class Selection:
         return replace(found, criterion=criterion, known=known)
 
     def _each_alone(self, found: Found) -> Found:
-        """Choose the penalty of each target alone, if this is better by far.
+        """Choose the penalty of each target alone, if this predicts held-out samples better.
 
         Over one input, few samples near each decide of a target, and all targets are as smooth in it.
         """
@@ -556,7 +554,7 @@ class Selection:
         # That of the leading targets alone is not larger, and takes less time.
         for count in (n_leading, len(penalties)) if n_others else (n_leading,):
             error = self._error(found.system, penalties[:count])
-            if error >= _BETTER_BY_PENALTIES * found.error:
+            if error >= found.error:
                 return found
         assert found.system is not None
         quotient = self._quotient_of_penalties(found.system.kernel)
