@@ -383,7 +383,7 @@ def test_numbers_of_regions_are_parameters(tmp_path):
         model.predict(fields)
     # A smooth profile along an axis is predicted better by its components.
     profile = np.sin(4 * x[None] * params[:, :1, None] + params[:, 1:, None])[:, :, :1] + 0 * x[None]
-    found = pod().fit(profile[:40, ..., None], np.cos(profile[:40])[..., None])
+    found = PODRegressor().fit(profile[:40, ..., None], np.cos(profile[:40])[..., None])
     assert not len(channels_of_regions(found))
 
 
