@@ -31,7 +31,6 @@ from . import pod
 
 pandas = pytest.importorskip("pandas")
 
-
 RANDOM = np.random.default_rng(0)
 POINTS = RANDOM.random((9, 2))
 N = 40

@@ -41,7 +41,6 @@ from . import pod
 
 pandas = pytest.importorskip("pandas")
 
-
 RANDOM = np.random.default_rng(0)
 X = RANDOM.normal(size=(10, 3))
 FRAME = pandas.DataFrame(X, columns=["load", "angle", "depth"])

@@ -1,4 +1,4 @@
-"""Principal components of the rows of a matrix, and statistics of samples."""
+"""Principal components of the rows of a matrix, statistics of samples, and samples that are far from each other."""
 
 from __future__ import annotations
 
