@@ -64,6 +64,8 @@ _LAST = 32
 #: Least number of parts of the samples that judge the search for length scales, and of samples that judge penalties of
 #: single targets.
 _FEWEST_PARTS, _FEWEST = 5, 16
+#: Largest number of numbers of leading targets that are tried.
+_COUNTS = 24
 #: Length scales over one input, in mean distances of two samples.
 _DENSE_SCALES = tuple(np.geomspace(0.03, 8.0, 25))
 #: Over one input, and of penalties where inputs are repeated, errors up to this multiple of the smallest are as good.
@@ -213,8 +215,10 @@ class Selection:
         """Least error of all kernels that were screened."""
         return min((trials[0][0] for trials in self._trials.values() if trials), default=np.inf)
 
-    def narrow(self, targets: FloatArray, error: Error, each: Each | None) -> None:
-        """Go on with fewer targets, and the errors of these."""
+    def narrow(self, targets: FloatArray, error: Error, each: Each | None, *, again: bool = False) -> None:
+        """Go on with fewer targets and their errors; compare kernels again where the other targets are noise."""
+        if again:
+            self._trials.clear()
         self.targets, self._error_of, self._each_of = targets, error, each
         self._spectra: dict[tuple[str, float], Spectrum] = {}
 
@@ -454,7 +458,9 @@ class Selection:
         of_all = average([*errors, *(mean + bend for bend in bends)])
         return of_all, known * of_all / average([*errors, *(mean for _ in bends)])
 
-    def _bends(self, system: System, projected: Projected, penalties: FloatArray, samples: IntArray) -> Any:
+    def _bends(
+        self, system: System, projected: Projected, penalties: FloatArray, samples: IntArray
+    ) -> tuple[float, list[float]]:
         """Error of the mean, and what predictions differ from a straight line between two or three shared values.
 
         Nothing tells of errors there: they are taken as both together, since the constant of a kernel, to which
@@ -462,7 +468,7 @@ class Selection:
         """
         points, targets = self.points[samples], self.targets[samples, :_LEADING]
         weights, tail = system.weights(targets, projected, penalties)
-        mean, found = float(self._error_of(targets, samples)), []
+        mean, found = float(self._error_of(targets, samples)), list[float]()
         for place in self._few_values:
             values, numbers = np.unique(points[:, place], return_inverse=True)
             rows = np.flatnonzero(numbers < len(values) - 1)
@@ -557,33 +563,24 @@ class Selection:
             if error >= found.error:
                 return found
         assert found.system is not None
-        quotient = self._quotient_of_penalties(found.system.kernel)
-        return replace(found, error=quotient * found.error, penalties=penalties) if quotient < 1 else found
+        one, each = _errors_of_parts(self, found.system.kernel)[1][:, :, -1].sum(axis=0)
+        return replace(found, error=each / one * found.error, penalties=penalties) if each < one else found
 
-    def _quotient_of_penalties(self, kernel: Kernel) -> float:
-        """Error of held-out samples with a penalty for each target, in units of that with one for all; or infinity."""
-        # Targets are the modes of all samples, which know each of them, so that penalties of single modes lower
-        # leave-one-out errors and not those of new samples. Here modes and penalties are those of the other samples.
-        one, each = 0.0, 0.0
-        for out, _ in self._parts if sum(count for _, count in self._parts) >= _FEWEST else []:
-            kept = np.setdiff1d(self.few, out)
-            targets, weight = self.targets[:, :_LEADING], self._groups_and_weight(kept)[1]
-            mean = mean_of(targets[kept], weight)
-            modes = svd(root_of(weight) * (targets[kept] - mean), full_matrices=False, check_finite=False)[2]
-            system = self._system_of_some(kernel, kept)
-            turned = (targets[kept] - mean) @ modes.T
-            projected, penalties = system.project(turned), system.penalties
-            residuals = system.left_out_by(projected, penalties)
-            errors = self.errors(residuals @ modes, kept)
-            own = penalties[np.argmin(self.weights[kept] @ np.abs(residuals), axis=0)]
-            points = self.points[out]
-            found = []
-            for chosen in (penalties[[int(np.argmin(errors))]], own):
-                weights, tail = system.weights(turned, projected, chosen)
-                values = kernel.matrix(points, system.points) @ weights + kernel.tail(points) @ tail
-                found.append(self.error(targets[out] - mean - values @ modes, out))
-            one, each = one + found[0], each + found[1]
-        return each / one if one > 0 else np.inf
+    def n_predictable(self) -> int:
+        """Number of leading targets without which held-out samples are worse, beyond chance; all of few samples.
+
+        The targets after them are noise, by which models of all targets would be too smooth, or predict chance. Over
+        one input, samples that are left out double the gaps, so that the last targets of a wave would look like noise.
+        """
+        kernel = min((trials[0] for trials in self._trials.values() if trials), key=itemgetter(0))[1]
+        counts, errors = ([], np.empty(0)) if self._is_line else _errors_of_parts(self, kernel)
+        if not len(errors):
+            return self.targets.shape[1]
+        sums = errors.sum(axis=0)
+        penalties, best = np.unravel_index(np.argmin(sums), sums.shape)
+        gains = errors[:, np.argmin(sums[:, -1]), -1] - errors[:, penalties, best]
+        is_clear = gains.mean() > beyond_chance(len(gains)) * error_of_mean(gains, None)
+        return counts[best] if is_clear else self.targets.shape[1]
 
     def _error(self, system: System | None, penalties: FloatArray) -> float:
         """Error on all samples, of the targets whose penalties are given."""
@@ -620,24 +617,37 @@ def _key_of_parts(parts: list[IntArray]) -> tuple[bytes, ...]:
     return tuple(rows.tobytes() for rows in parts)
 
 
+def _errors_of_parts(selection: Selection, kernel: Kernel) -> tuple[list[int], FloatArray]:
+    """Numbers (k) of leading targets, and errors (parts, 2, k) of held-out samples with one penalty and one for each.
+
+    Targets are the modes of all samples, which know each of them, so that penalties of single modes lower leave-one-out
+    errors and not those of new samples. Here modes and penalties are those of the other samples.
+    """
+    all_targets, found = selection.targets[:, :_LEADING], []
+    counts = sorted({int(count) for count in np.geomspace(1, all_targets.shape[1], _COUNTS)})
+    for out, _ in selection._parts if sum(count for _, count in selection._parts) >= _FEWEST else []:
+        kept = np.setdiff1d(selection.few, out)
+        points, targets, root = selection.points[out], all_targets[kept], root_of(selection._groups_and_weight(kept)[1])
+        mean = mean_of(targets, selection._groups_and_weight(kept)[1])
+        modes = svd(root * (targets - mean), full_matrices=False, check_finite=False)[2]
+        system = selection._system_of_some(kernel, kept)
+        turned = (targets - mean) @ modes.T
+        projected, penalties = system.project(turned), system.penalties
+        residuals = system.left_out_by(projected, penalties)
+        best = int(np.argmin(selection.errors(residuals @ modes, kept)))
+        left = []
+        for chosen in (penalties[[best]], penalties[np.argmin(selection.weights[kept] @ np.abs(residuals), axis=0)]):
+            weights, tail = system.weights(turned, projected, chosen)
+            values = kernel.matrix(points, system.points) @ weights + kernel.tail(points) @ tail
+            left.append([all_targets[out] - mean - values[:, :count] @ modes[:count] for count in counts])
+        found.append(selection.errors(np.array(left), out))
+    return counts, np.reshape(found, (-1, 2, len(counts)))
+
+
 def on_new_inputs(selection: Selection, system: System | None, penalties: FloatArray) -> FloatArray:
-    """Leave-one-out residuals of a model without all samples of the same inputs.
+    """Leave-one-out residuals (n, r) of leading targets, with penalties (r,), without all samples of the same inputs.
 
     Samples with the same inputs know each other's targets, up to noise, and nothing of other inputs.
-
-    Parameters
-    ----------
-    selection : Selection
-        Search that has found the model.
-    system : System
-        System of the model.
-    penalties : ndarray of shape (r,)
-        Penalties of the leading targets.
-
-    Returns
-    -------
-    ndarray of shape (n, r)
-        Residuals of these.
     """
     assert system is not None
     targets, parts = selection.targets[:, : len(penalties)], same_sizes(selection.repeats)
@@ -646,20 +656,7 @@ def on_new_inputs(selection: Selection, system: System | None, penalties: FloatA
 
 
 def told_error(selection: Selection, found: Found) -> float:
-    """Error of new samples, which have other inputs than those of the fit.
-
-    Parameters
-    ----------
-    selection : Selection
-        Search.
-    found : Found
-        What it has found.
-
-    Returns
-    -------
-    float
-        Error without all samples of the same inputs.
-    """
+    """Error of new samples, which have other inputs than those of the fit: without all samples of the same inputs."""
     if selection.repeats is None or found.system is None:
         return found.error
     residuals = found.system.kernel.handicap * on_new_inputs(selection, found.system, found.penalties[:_LEADING])

@@ -367,6 +367,8 @@ class ModelSearch:
             share = 0.5 * _NEGLIGIBLE * selection.least_screened() / max(screened["mean"], TINY)
             count = max(int((shares > share).sum()), 1)
             selection.narrow(parts.coefficients[:, :count], *targets.measure(parts, count)[1:])
+        if self.n_components is None and (count := selection.n_predictable()) < selection.targets.shape[1]:
+            selection.narrow(parts.coefficients[:, :count], *targets.measure(parts, count)[1:], again=True)
         tried = self._found_by_name(selection, names)
         found = self._best(selection, tried)
         gains = selection.gains(found, tried.values())

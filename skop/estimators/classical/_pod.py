@@ -87,9 +87,9 @@ class PODRegressor(FieldRegressor):
         An output of pure noise then does not spoil the others.
     n_components : "auto", int or float, default="auto"
         Number of principal components of input fields and of outputs, or the fraction of the variance that they must
-        explain. ``"auto"``: all components of the input fields, and those of the outputs up to the last one that is
-        predicted better than by its mean. With a regressor of scikit-learn: as many as explain all but a millionth of
-        the variance of the outputs. Global parameters are never projected.
+        explain. ``"auto"``: all components of the input fields, and those of the outputs that help to predict samples
+        that were left out. With a regressor of scikit-learn: as many as explain all but a millionth of the variance of
+        the outputs. Global parameters are never projected.
     param_transform, target_transform : {"auto", "log"} or None, default="auto"
         Logarithms that the model reads and predicts. ``"log"``: those of the global parameters that are never negative
         in the fit; those of all targets, which must be positive. None: no logarithms. ``"auto"`` with
