@@ -62,9 +62,9 @@ _SCREENED, _LEADING, _FINALISTS = 400, 128, 2
 #: The last leading targets, in this number, decide for all targets after them.
 _LAST = 32
 #: Least number of parts of the samples that judge the search for length scales, and of samples that judge penalties of
-#: single targets.
+#: single targets and the number of these.
 _FEWEST_PARTS, _FEWEST = 5, 16
-#: Largest number of numbers of leading targets that are tried.
+#: How many numbers of leading targets are compared at most.
 _COUNTS = 24
 #: Length scales over one input, in mean distances of two samples.
 _DENSE_SCALES = tuple(np.geomspace(0.03, 8.0, 25))
@@ -574,7 +574,7 @@ class Selection:
         """
         kernel = min((trials[0] for trials in self._trials.values() if trials), key=itemgetter(0))[1]
         counts, errors = ([], np.empty(0)) if self._is_line else _errors_of_parts(self, kernel)
-        if not len(errors):
+        if not len(errors) or not np.isfinite(errors).all():
             return self.targets.shape[1]
         sums = errors.sum(axis=0)
         penalties, best = np.unravel_index(np.argmin(sums), sums.shape)
