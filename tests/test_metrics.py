@@ -3,6 +3,7 @@
 import ast
 import pickle
 import re
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +22,7 @@ import skop.metrics
 from skop import FieldSet, PODRegressor, metrics
 from skop._sklearn_compat import final_regressor
 from skop.data import unit_grid
-from skop.exceptions import FieldDataError
+from skop.exceptions import FieldDataError, SkopWarning
 from skop.metrics import (
     channel_sizes,
     h1_error,
@@ -281,6 +282,27 @@ def test_zero_truth(fields):
         relative_l2_error(0 * u, v + 1)
     with pytest.raises(FieldDataError, match="scalar"):
         relative_l2_error(np.zeros(3), np.ones(3))
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_a_mean_that_samples_near_zero_make_is_named(weighted):
+    rng = np.random.default_rng(0)
+    u = rng.normal(size=(50, 30, 1))
+    noise = 0.05 * rng.normal(size=u.shape)
+    weight = rng.uniform(0.5, 2.0, size=50) if weighted else None
+    u[:2] *= 1e-3
+    # The whole set without the two, by the same function.
+    without = relative_l2_error(u[2:], (u + noise)[2:], sample_weight=None if weight is None else weight[2:])
+    with pytest.warns(SkopWarning, match=rf"and {without:.3g} without the 2 of 50 samples"):
+        relative_l2_error(u, u + noise, sample_weight=weight)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        # Errors that are as small as the samples, samples without weight, and halves of one size tell nothing wrong.
+        relative_l2_error(u, 1.05 * u, sample_weight=weight)
+        relative_l2_error(u, u + noise, sample_weight=np.r_[0.0, 0.0, np.ones(48)])
+        decades = np.logspace(0, 3, 50)[:, None, None] * rng.normal(size=u.shape)
+        relative_l2_error(decades, 1.05 * decades)
+        relative_l2_error(u, u + noise, average="none")
 
 
 @pytest.mark.parametrize("kind", ["field", "scalar"])

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from skop.exceptions import FieldDataError
+from skop.exceptions import FieldDataError, warn
 from skop.metrics._inputs import (
     FieldPairs,
     FloatArray,
@@ -38,6 +38,9 @@ _AVERAGES = ("mean", "none", "channel")
 
 #: What the published point-wise relative error adds to |u|.
 POINTWISE_EPSILON = 1e-9
+#: Part of the norm of the set below which samples are small, and multiple of the mean of the others above which their
+#: relative errors mislead.
+_SMALL, _MISLEADING = 0.1, 2.0
 
 
 def relative_l2_error(
@@ -53,6 +56,9 @@ def relative_l2_error(
     """Relative L2 error ||û - u|| / ||u||: the number that operator-learning papers print.
 
     The norms of a sample run over all its points and channels (frames too, if they are channels).
+
+    A small error of a sample that is small itself has a large relative error. A warning says so where the mean is more
+    than twice what it is without the samples of less than a tenth of the root mean square of the norms.
 
     Parameters
     ----------
@@ -108,6 +114,8 @@ def relative_l2_error(
     errors, truths = (_collect(list(part)) for part in zip(*norms, strict=True))
     whole = norm_of_set(truths, weight) if set_norm is None else set_norm
     quotients = divide_norms(errors, truths, weight, "sample", whole, pairs.rounding)
+    if average == "mean":
+        _warn_of_small_samples(quotients, (truths > pairs.rounding * whole) & (truths < _SMALL * whole), weight)
     return average_samples(quotients, weight, average)
 
 
@@ -388,6 +396,20 @@ def _in_units(field: FloatArray, units: FloatArray | None) -> FloatArray:
     if len(units) != field.shape[-1]:
         raise FieldDataError(f"units has {len(units)} numbers for {field.shape[-1]} channels, expected one for each.")
     return field / units
+
+
+def _warn_of_small_samples(errors: FloatArray, is_small: Any, weight: FloatArray) -> None:
+    """Warn if small samples make most of the mean of relative errors (n,)."""
+    others, small = ((weight > 0) & chosen for chosen in (~is_small, is_small))
+    if not (others.any() and small.any()):
+        return
+    mean, without = (np.average(errors[chosen], weights=weight[chosen]) for chosen in (weight > 0, others))
+    if mean > _MISLEADING * without:
+        warn(
+            f"the mean of the relative errors is {mean:.3g}, and {without:.3g} without the {small.sum()} of "
+            f"{len(errors)} samples that have less than a tenth of the usual norm: errors relative to what is nearly "
+            "zero are large. average='none' shows them; root_mean_squared_error has the unit of the data."
+        )
 
 
 def _relative_l2_of_set(
