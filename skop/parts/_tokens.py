@@ -243,7 +243,7 @@ class LatentTokens(PointTokens):
 class LatentAttention(PointTokens):
     """Latent tokens that read the points once, before all blocks, and are read once, after them, by attention (AMO).
 
-    A training step is cheaper than with `LatentTokens`, and learning takes more of them.
+    The points cost two attentions, however many blocks there are: with up to three blocks, `LatentTokens` are as cheap.
     """
 
     aggregation: str = param(
