@@ -85,10 +85,10 @@ def norms_of_fields(
     return error, norm
 
 
-def relative_errors(norms: Sequence[tuple[RealArray, RealArray]]) -> RealArray:
+def relative_errors(norms: Sequence[tuple[RealArray, RealArray]], weight: Any = None) -> RealArray:
     """Return the relative errors of samples ``(n,)``, of which the norms come in pieces of `norms_of_fields`."""
     error, norm = (np.concatenate(part) for part in zip(*norms, strict=True))
-    weight = np.ones(len(norm))
+    weight = np.ones(len(norm)) if weight is None else weight
     whole = norm_of_set(norm, weight)
     return divide_norms(error, norm, weight, "sample", whole if whole > 0 else 1.0)
 

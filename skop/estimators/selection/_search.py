@@ -34,6 +34,7 @@ from skop.estimators.fitting._base_model import shared_between_fits
 from skop.estimators.fitting._comparison import is_better_than_mean
 from skop.exceptions import FieldDataError, NonFinitePredictionError
 from skop.metrics import channel_sizes
+from skop.metrics._flat import norms_of_fields, relative_errors
 from skop.surrogate._predictions import each_part, joined
 from skop.training import DIRECT_TRAINING, TrainingPlan, in_words
 
@@ -658,21 +659,17 @@ def _relative_error(
     true: FloatArray, found: FloatArray, counts: IntArray | None, weight: FloatArray | None, size: int | None
 ) -> float:
     """Relative L2 error of values ``(T, q)`` as in `score`: of fields with numbers of points, or of scalars."""
-    sizes = np.ones(len(true), dtype=int) if counts is None else counts
-    rows = None if weight is None else np.repeat(weight, sizes)
-    units = np.ones(1)
+    n_points = np.ones(len(true), dtype=int) if counts is None else counts
+    rows = None if weight is None else np.repeat(weight, n_points)
+    units = None
     if true.shape[1] > 1:
         units = channel_sizes(true, kind="scalar", sample_weight=rows, n_components=size)
-    starts = np.cumsum(sizes) - sizes
-    errors, norms = (
-        np.sqrt(np.add.reduceat(((part / units) ** 2).sum(axis=1), starts)) for part in (found - true, true)
-    )
+    norms = norms_of_fields(true, found, n_points, units)
+    if counts is not None:
+        return float(np.average(relative_errors([norms], weight), weights=weight))
     # The error of targets that are all zero is not relative.
-    whole = float(np.sqrt(np.average(norms**2, weights=weight))) or 1.0
-    if counts is None:
-        return float(np.sqrt(np.average(errors**2, weights=weight))) / whole
-    # A sample of zeros is compared with the size of the others.
-    return float(np.average(errors / np.where(norms > 0, norms, whole), weights=weight))
+    error, norm = (float(np.sqrt(np.average(part**2, weights=weight))) for part in norms)
+    return error / (norm or 1.0)
 
 
 def _in_order(candidates: list[Candidate]) -> list[Candidate]:
