@@ -292,17 +292,19 @@ def test_a_mean_that_samples_near_zero_make_is_named(weighted):
     weight = rng.uniform(0.5, 2.0, size=50) if weighted else None
     u[:2] *= 1e-3
     # The whole set without the two, by the same function.
-    without = relative_l2_error(u[2:], (u + noise)[2:], sample_weight=None if weight is None else weight[2:])
+    without = 1 - relative_l2_score(u[2:], (u + noise)[2:], sample_weight=None if weight is None else weight[2:])
     with pytest.warns(SkopWarning, match=rf"and {without:.3g} without the 2 of 50 samples"):
-        relative_l2_error(u, u + noise, sample_weight=weight)
+        relative_l2_score(u, u + noise, sample_weight=weight)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        # Errors that are as small as the samples, samples without weight, and halves of one size tell nothing wrong.
-        relative_l2_error(u, 1.05 * u, sample_weight=weight)
-        relative_l2_error(u, u + noise, sample_weight=np.r_[0.0, 0.0, np.ones(48)])
+        # Errors as small as the samples, or small at all, samples without weight, and decades tell nothing wrong.
+        relative_l2_score(u, 1.05 * u, sample_weight=weight)
+        relative_l2_score(u, u + 1e-6 * noise, sample_weight=weight)
+        relative_l2_score(u, u + noise, sample_weight=np.r_[0.0, 0.0, np.ones(48)])
         decades = np.logspace(0, 3, 50)[:, None, None] * rng.normal(size=u.shape)
-        relative_l2_error(decades, 1.05 * decades)
-        relative_l2_error(u, u + noise, average="none")
+        relative_l2_score(decades, 1.05 * decades)
+        # Fits judge candidates by the plain metric.
+        relative_l2_error(u, u + noise)
 
 
 @pytest.mark.parametrize("kind", ["field", "scalar"])

@@ -113,6 +113,8 @@ def compare_models(
     FieldDataError
         If the samples cannot be read, or none of the models that were passed takes them; other errors of SkopError
         and ValueError likewise.
+    ValueError
+        If `models` is no mapping to estimators, before anything is fitted.
 
     See Also
     --------
@@ -126,6 +128,8 @@ def compare_models(
     >>> [result.name for result in compare_models({}, (X[:15], X[:15]), (X[15:], X[15:]))]
     ['mean', 'POD']
     """
+    if not isinstance(models, Mapping) or not all(hasattr(model, "fit") for model in models.values()):
+        raise ValueError(f"models is {models!r}; expected a mapping of names to estimators, such as a dict.")
     tasks: list[tuple[str, Any, tuple[Any, Any], tuple[Any, Any], bool]] = []
     if classical:
         data, tested = read(*train), read(*test)

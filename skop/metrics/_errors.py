@@ -38,9 +38,9 @@ _AVERAGES = ("mean", "none", "channel")
 
 #: What the published point-wise relative error adds to |u|.
 POINTWISE_EPSILON = 1e-9
-#: Part of the norm of the set below which samples are small, and multiple of the mean of the others above which their
-#: relative errors mislead.
-_SMALL, _MISLEADING = 0.1, 2.0
+#: Part of the norm of the set below which samples are small, multiple of the mean of the others above which their
+#: relative errors mislead, and mean from which on this matters.
+_SMALL, _MISLEADING, _NOTABLE = 0.1, 2.0, 0.01
 
 
 def relative_l2_error(
@@ -57,8 +57,8 @@ def relative_l2_error(
 
     The norms of a sample run over all its points and channels (frames too, if they are channels).
 
-    A small error of a sample that is small itself has a large relative error. A warning says so where the mean is more
-    than twice what it is without the samples of less than a tenth of the root mean square of the norms.
+    A small error of a sample that is small itself is a large relative error, and can make most of the mean: see
+    `relative_l2_score`, which says so.
 
     Parameters
     ----------
@@ -103,20 +103,7 @@ def relative_l2_error(
     [0.2, 0.1]
     """
     check_average(average, _AVERAGES)
-    pairs = pair_fields(y_true, y_pred, kind)
-    weight = check_weights(sample_weight, len(pairs))
-    scale = _check_units(units)
-    if pairs.scalar:
-        return _relative_l2_of_set(pairs, weight, average, scale, set_norm)
-    axis = 0 if average == "channel" else None
-    # Both in one pass, since the pairs may be read from files and predicted as they are asked for.
-    norms = [[root_of_squares(np.sum, _in_units(part, scale), axis) for part in (v - u, u)] for u, v in pairs]
-    errors, truths = (_collect(list(part)) for part in zip(*norms, strict=True))
-    whole = norm_of_set(truths, weight) if set_norm is None else set_norm
-    quotients = divide_norms(errors, truths, weight, "sample", whole, pairs.rounding)
-    if average == "mean":
-        _warn_of_small_samples(quotients, (truths > pairs.rounding * whole) & (truths < _SMALL * whole), weight)
-    return average_samples(quotients, weight, average)
+    return _relative_l2(y_true, y_pred, sample_weight, average, kind, units, set_norm, warns=False)
 
 
 def channel_sizes(
@@ -172,6 +159,9 @@ def relative_l2_score(
 ) -> float:
     """One minus the mean relative L2 error: what `score` of skop's estimators returns.
 
+    A warning names fields near zero that make the mean: if it is above 0.01, and more than twice what it is without
+    those of less than a tenth of the root mean square of the norms.
+
     Parameters
     ----------
     y_true, y_pred : array-like, list of array-like, or FieldSet
@@ -196,7 +186,7 @@ def relative_l2_score(
     >>> relative_l2_score(u, u), relative_l2_score(u, 0 * u)
     (1.0, 0.0)
     """
-    return 1.0 - float(relative_l2_error(y_true, y_pred, sample_weight=sample_weight, kind=kind, units=units))
+    return 1.0 - float(_relative_l2(y_true, y_pred, sample_weight, "mean", kind, units, None, warns=True))
 
 
 def root_mean_squared_error(
@@ -398,17 +388,45 @@ def _in_units(field: FloatArray, units: FloatArray | None) -> FloatArray:
     return field / units
 
 
+def _relative_l2(
+    y_true: Any,
+    y_pred: Any,
+    sample_weight: Any,
+    average: str,
+    kind: Kind | None,
+    units: Any,
+    set_norm: float | None,
+    *,
+    warns: bool,
+) -> float | FloatArray:
+    """Relative L2 error as `relative_l2_error` returns it, with the warning of `relative_l2_score` or without."""
+    pairs = pair_fields(y_true, y_pred, kind)
+    weight = check_weights(sample_weight, len(pairs))
+    scale = _check_units(units)
+    if pairs.scalar:
+        return _relative_l2_of_set(pairs, weight, average, scale, set_norm)
+    axis = 0 if average == "channel" else None
+    # Both in one pass, since the pairs may be read from files and predicted as they are asked for.
+    norms = [[root_of_squares(np.sum, _in_units(part, scale), axis) for part in (v - u, u)] for u, v in pairs]
+    errors, truths = (_collect(list(part)) for part in zip(*norms, strict=True))
+    whole = norm_of_set(truths, weight) if set_norm is None else set_norm
+    quotients = divide_norms(errors, truths, weight, "sample", whole, pairs.rounding)
+    if warns:
+        _warn_of_small_samples(quotients, (truths > pairs.rounding * whole) & (truths < _SMALL * whole), weight)
+    return average_samples(quotients, weight, average)
+
+
 def _warn_of_small_samples(errors: FloatArray, is_small: Any, weight: FloatArray) -> None:
     """Warn if small samples make most of the mean of relative errors (n,)."""
     others, small = ((weight > 0) & chosen for chosen in (~is_small, is_small))
     if not (others.any() and small.any()):
         return
     mean, without = (np.average(errors[chosen], weights=weight[chosen]) for chosen in (weight > 0, others))
-    if mean > _MISLEADING * without:
+    if mean > max(_MISLEADING * without, _NOTABLE):
         warn(
             f"the mean of the relative errors is {mean:.3g}, and {without:.3g} without the {small.sum()} of "
             f"{len(errors)} samples that have less than a tenth of the usual norm: errors relative to what is nearly "
-            "zero are large. average='none' shows them; root_mean_squared_error has the unit of the data."
+            "zero are large. relative_l2_error with average='none' has each; root_mean_squared_error has the unit of y."
         )
 
 

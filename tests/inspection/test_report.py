@@ -325,6 +325,13 @@ def test_an_interrupt_keeps_what_is_finished():
     assert results[4].note == "not fitted, since the comparison was interrupted"
 
 
+@pytest.mark.parametrize("models", [[("POD", pod())], {"POD": "pod"}])
+def test_models_that_are_none_are_named_before_others_are_fitted(models):
+    samples = RNG.random((8, 2)), RNG.random(8)
+    with pytest.raises(ValueError, match="expected a mapping of names to estimators"):
+        compare_models(models, samples, samples)
+
+
 def test_a_channel_of_zeros_has_no_error_and_no_part_in_the_mean():
     X = RNG.random((10, 4))
     y = FieldSet(RNG.random((6, 2)), np.stack([X @ RNG.random((4, 6)), np.zeros((10, 6))], axis=-1))
