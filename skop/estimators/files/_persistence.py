@@ -166,7 +166,7 @@ def save(estimator: Any, path: PathOrStr) -> None:
         last = f", which ends in {last_step(estimator)!r}" if isinstance(estimator, Pipeline) else ""
         raise ModelFileError(
             f"a model file holds an estimator of skop, or a Pipeline that ends in one, but this is a "
-            f"{type(estimator).__name__}{last}; save others by joblib.dump."
+            f"{type(estimator).__name__}{last}; of a search pass best_estimator_, and save others by joblib.dump."
         )
     save_estimator(estimator, path)
 
