@@ -325,8 +325,9 @@ def test_an_interrupt_keeps_what_is_finished():
     assert results[4].note == "not fitted, since the comparison was interrupted"
 
 
-@pytest.mark.parametrize("models", [[("POD", pod())], {"POD": "pod"}])
-def test_models_that_are_none_are_named_before_others_are_fitted(models):
+@pytest.mark.parametrize("models", [[("POD", pod())], {"POD": "pod"}, {"first": pod(), "second": 3}])
+def test_models_that_are_none_are_named_before_others_are_fitted(monkeypatch, models):
+    monkeypatch.setattr(PODRegressor, "fit", lambda *_: pytest.fail("a model was fitted"))
     samples = RNG.random((8, 2)), RNG.random(8)
     with pytest.raises(ValueError, match="expected a mapping of names to estimators"):
         compare_models(models, samples, samples)
