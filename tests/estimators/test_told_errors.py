@@ -68,7 +68,7 @@ def test_of_few_samples_the_error_of_the_whole_choice_without_each_is_told(monke
     elif kind != "samples":
         y, options = y[:, np.newaxis, np.newaxis] * np.ones((3, 1)), {"sample_weight": np.linspace(1, 2, 7)}
     model = PODRegressor(regressor="rbf").fit(X, y, **options)
-    monkeypatch.setattr(_few_samples, "_MOST", 2)
+    monkeypatch.setattr(_few_samples, "_MOST_ROWS", 0)
     closed, factors, direct = PODRegressor(regressor="rbf").fit(X, y, **options), [], np.empty_like(y)
     alone = closed._leave_one_out(closed._read(X, y), options.get("sample_weight"), options.get("groups"))
     alone = (alone.scalars if y.ndim == 1 else alone.fields).reshape(y.shape)
@@ -99,7 +99,7 @@ def test_copies_and_weights_tell_the_same_where_the_choice_is_repeated(monkeypat
     copied = clone(PLAIN).fit(near, y[rows])
     # Searches for length scales amplify rounding.
     assert copied.leave_one_out_error_ == pytest.approx(weighted.leave_one_out_error_, rel=1e-4)
-    monkeypatch.setattr(_few_samples, "_MOST", 2)
+    monkeypatch.setattr(_few_samples, "_MOST_ROWS", 0)
     assert weighted.leave_one_out_error_ > 1.01 * clone(PLAIN).fit(X, y, sample_weight=weight).leave_one_out_error_
 
 
@@ -116,7 +116,7 @@ def test_the_repeated_choice_warns_of_nothing(monkeypatch):
     told = []
     found = messages()
     assert len([text for text in found if "no better than the mean" in text]) == 1
-    monkeypatch.setattr(_few_samples, "_MOST", 2)
+    monkeypatch.setattr(_few_samples, "_MOST_ROWS", 0)
     assert messages() == found
     assert told[0] > told[1]
 
@@ -140,8 +140,8 @@ def test_the_choice_is_repeated_without_whole_runs(monkeypatch, kind):
         return fit(self, *given, last_frame=last_frame, **options)
 
     monkeypatch.setattr(PODRegressor, "_fit", spied)
-    for most in (_few_samples._MOST, 2):
-        monkeypatch.setattr(_few_samples, "_MOST", most)
+    for most in (_few_samples._MOST_ROWS, 0):
+        monkeypatch.setattr(_few_samples, "_MOST_ROWS", most)
         fitted = clone(model).fit(X, FieldSet(nodes, y))
         assert (fitted.estimator_.last_frame_ is not None) == (kind == "changes")
         told.append(fitted.estimator_.leave_one_out_error_)
@@ -188,17 +188,23 @@ def test_errors_of_few_samples_of_a_ramp_are_told_in_its_size(regressor, n_sampl
 
 
 @pytest.mark.filterwarnings("ignore:X is outside")
-@pytest.mark.parametrize(("n_samples", "noise"), [(5, 0.05), (12, 0.2)])
-def test_few_samples_with_noise_tell_the_size_of_the_error_of_new_ones(n_samples, noise):
+@pytest.mark.parametrize(
+    ("shape", "noise", "law"),
+    [
+        ((5, 2), 0.05, lambda a, b: (0.5 + a) * (0.5 + b)),
+        ((12, 2), 0.2, lambda a, b: (0.5 + a) * (0.5 + b)),
+        ((30, 3), 0.1, lambda a, b, c: 1 + np.sin(3 * a + 2 * b) + c**2 / 2),
+    ],
+)
+def test_few_samples_with_noise_tell_the_size_of_the_error_of_new_ones(shape, noise, law):
     told = []
     for seed in range(3):
         rng = np.random.default_rng(seed)
-        X, new = rng.random((n_samples, 2)), rng.random((400, 2))
-        law = lambda x: (0.5 + x[:, 0]) * (0.5 + x[:, 1])  # noqa: E731
-        model = PODRegressor().fit(X, law(X) * (1 + noise * rng.normal(size=n_samples)))
-        true = law(new) * (1 + noise * rng.normal(size=400))
+        X, new = rng.random(shape), rng.random((400, shape[1]))
+        model = PODRegressor().fit(X, law(*X.T) * (1 + noise * rng.normal(size=len(X))))
+        true = law(*new.T) * (1 + noise * rng.normal(size=400))
         told.append(model.leave_one_out_error_ * np.linalg.norm(true) / np.linalg.norm(model.predict(new) - true))
-    # The least of the errors of all models told half of it of five samples, and 0.6 of twelve.
+    # The least of the errors of all models told half of it of five samples, and 0.6 of twelve and of thirty.
     assert 0.7 < np.exp(np.mean(np.log(told))) < 3
 
 

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 __all__ = ["tell_error_of_few"]
 
-#: Most samples, or groups, and rows of these, for which the choice is repeated: a fit takes up to nine times as long.
-_MOST, _MOST_ROWS = 24, 256
+#: Most samples, or groups and rows of these, for which the choice is repeated: a fit takes up to nine times as long.
+_MOST, _MOST_GROUPS, _MOST_ROWS = 48, 24, 256
 
 
 def tell_error_of_few(
@@ -51,7 +51,8 @@ def tell_error_of_few(
     """
     labels = groups_of_same_inputs(data.inputs) if groups is None else groups
     is_known = isinstance(model.regressor, str) and model.spec_.resampler is None
-    if not is_known or not 2 <= labels.max() < _MOST or len(labels) > _MOST_ROWS:
+    most = _MOST if groups is None else _MOST_GROUPS
+    if not is_known or not 2 <= labels.max() < most or len(labels) > _MOST_ROWS:
         return
     told, errors = model.leave_one_out_error_, model.leave_one_out_errors_
     searches = labels.max() >= FEW

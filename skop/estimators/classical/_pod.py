@@ -121,12 +121,12 @@ class PODRegressor(FieldRegressor):
     leave_one_out_error_ : float
         Mean relative L2 error of the training samples, as `score` measures it, each predicted by a fit to all others
         with the same hyperparameters and components; times a factor of at least 1 where length scales were tuned, see
-        the notes. With up to 24 samples or groups, the choice of the model is repeated without some of them. If these
-        have larger errors then, `leave_one_out_error_` is multiplied by the geometric mean of the ratios. Infinite for
-        copies of one sample. Not with a regressor of scikit-learn. With one parameter it is far above the error of new
-        samples between those of the fit, since leaving out a sample doubles a gap. Samples with the same inputs are
-        left out together. Where samples share the values of a parameter, it is the error at these values; with `groups`
-        that number the values, it is that at others, and relative to the norms of fields in a group.
+        the notes. With up to 48 samples, or 24 groups, the choice of the model is repeated without some of them. If
+        these have larger errors then, `leave_one_out_error_` is multiplied by the geometric mean of the ratios.
+        Infinite for copies of one sample. Not with a regressor of scikit-learn. With one parameter it is far above the
+        error of new samples between those of the fit, since leaving out a sample doubles a gap. Samples with the same
+        inputs are left out together. Where samples share the values of a parameter, it is the error at these values;
+        with `groups` that number the values, it is that at others, and relative to the norms of fields in a group.
     leave_one_out_errors_ : dict of str to float
         The same error of each regressor that was tried, with the best hyperparameters; ``"logarithms"`` is that with
         logarithms, and ``"apart"`` that of several models for different outputs, where these are used. The last frame
