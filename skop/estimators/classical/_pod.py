@@ -382,7 +382,7 @@ class PODRegressor(FieldRegressor):
         X : as in `fit`
             Inputs in the form that the estimator was fitted on, on the same points.
         coords : as in `LaMORegressor.predict`, or None, default=None
-            Points at which fields are predicted, by interpolation; None gives the points of X.
+            Points of the predicted fields, interpolated with an error that is not told; None gives the points of X.
         return_std : bool, default=False
             Whether to return the standard deviation of the error too, see the notes of the class.
         params : as in `fit`, default=None
