@@ -144,10 +144,11 @@ def test_a_fitted_pipeline_is_drawn(fields):
 
 def test_draws_into_given_axes(fields):
     figure, axes = pyplot.subplots(2, 2)
+    opened = pyplot.get_fignums()
     display = FieldErrorDisplay.from_predictions(*fields, ax=axes)
     assert display.figure_ is figure
     assert list(display.axes_) == list(axes.ravel())
-    assert pyplot.get_fignums() == [figure.number]
+    assert pyplot.get_fignums() == opened
 
 
 def test_wrong_options_are_named(fields, subtests):
