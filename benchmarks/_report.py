@@ -107,7 +107,7 @@ def _renamed_defaults(name: str, earlier: dict[str, Any]) -> dict[str, Any]:
         held = {key.removeprefix(group): value for key, value in earlier.items() if key.startswith(group)}
         state |= {group.removesuffix("__"): {"state": held}} if held else {}
     state_now = renamed(name.partition(" ")[0], state)
-    if state_now is state:
+    if state_now == state:
         return earlier
     found = {"scaling": "ScalingOptions", "symmetries": "SymmetryOptions"}
     for key, value in state_now.items():
