@@ -35,7 +35,11 @@ GENERATORS = {
     "cantilever": (make_cantilever, {"n_cells": (8, 1, 1)}),
     "darcy": (make_darcy, {"resolution": 11, "solver_resolution": 21}),
     "darcy, lognormal": (make_darcy, {"resolution": 12, "coefficient": "lognormal"}),
-    "darcy, cells": (make_darcy, {"resolution": 11, "solver_resolution": 21, "placement": "cell_center"}),
+    # Splines through the jumps of one sample in 150 undershoot 0 on so few cells with the usual values, 3 and 12.
+    "darcy, cells": (
+        make_darcy,
+        {"resolution": 11, "solver_resolution": 21, "placement": "cell_center", "values": (3, 6)},
+    ),
     "darcy, pdebench": (make_darcy, {"variant": "pdebench", "resolution": 8, "solver_resolution": 24}),
     "darcy, fractal": (make_darcy, {"variant": "fractal", "resolution": 10, "solver_resolution": 20}),
     "darcy, points": (make_darcy, {"variant": "fractal", "resolution": 10, "n_points": 30}),
