@@ -1,7 +1,6 @@
 """Interpolation of fields to other points, and resampling to a regular grid for networks that need one.
 
-Interpolation is by cubic splines on rectilinear grids. Between scattered points it is by the Clough-Tocher patches of
-SciPy in the Delaunay triangulation of a plane, and linear on a line, in space, and of values that are not all finite.
+Interpolation is linear in the Delaunay triangulation of scattered points, and by cubic splines on rectilinear grids.
 Outside the convex hull of scattered points, a place has the value of the nearest point of the hull, or of the sample.
 
 Notation: n samples, P points of a sample, T points of all samples together, Q query points or points of the grid,
@@ -13,18 +12,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from math import prod
 from numbers import Integral
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import numpy as np
-from scipy.interpolate import (
-    CloughTocher2DInterpolator,
-    LinearNDInterpolator,
-    NdBSpline,
-    RegularGridInterpolator,
-    make_interp_spline,
-)
+from scipy.interpolate import LinearNDInterpolator, NdBSpline, RegularGridInterpolator, make_interp_spline
 from scipy.sparse import csr_array
-from scipy.spatial import Delaunay, KDTree, QhullError
+from scipy.spatial import KDTree, QhullError
 from sklearn.utils import gen_batches
 
 from skop._typing import FloatArray, GridShape, IntArray
@@ -170,7 +163,7 @@ def are_among(places: FieldSet, nodes: FieldSet | FloatArray) -> bool:
     return True
 
 
-def interpolate_fields(fields: FieldSet, places: FieldSet, *, smooth: bool = True) -> FloatArray:
+def interpolate_fields(fields: FieldSet, places: FieldSet, *, outside: Literal["hull", "point"] = "hull") -> FloatArray:
     """Interpolate fields to other points.
 
     Parameters
@@ -179,18 +172,16 @@ def interpolate_fields(fields: FieldSet, places: FieldSet, *, smooth: bool = Tru
         Fields of n samples.
     places : FieldSet
         Points to interpolate to, for n samples; their values are ignored.
-    smooth : bool, default=True
-        Whether slopes are continuous between scattered points of a plane, and places outside the convex hull of
-        scattered points have the value of the nearest point of the hull, which has an error of second order on a curved
-        rim of nodes. Where a facet of the hull spans other points, and everywhere if this is False, they have that of
-        the nearest point of the sample, and interpolation between scattered points is linear: it has no value beyond
-        those of the points.
+    outside : {"hull", "point"}, default="hull"
+        Value outside the convex hull of scattered points: that of the nearest point of the hull, which has an error of
+        second order on a curved rim of nodes, or that of the nearest point of the sample, which is also taken where a
+        facet of the hull spans other points.
 
     Returns
     -------
     ndarray of shape (n, Q, c), or flat for ragged places
-        Interpolated values: exact at the original points; otherwise by cubic splines on a rectilinear grid, by cubic
-        patches with continuous slopes between other points of a plane, and linear between those of a space.
+        Interpolated values: exact at the original points; otherwise by cubic splines on a rectilinear grid, and linear
+        between other points.
 
     Notes
     -----
@@ -205,15 +196,15 @@ def interpolate_fields(fields: FieldSet, places: FieldSet, *, smooth: bool = Tru
     if fields.shared_coords and places.shared_coords:
         # Shared points are triangulated only once.
         wide = np.moveaxis(values, 0, 1).reshape(values.shape[1], -1)
-        found = _at(fields.coords, wide, places.coords, fields.grid_shape, smooth, "the samples")
+        found = _at(fields.coords, wide, places.coords, fields.grid_shape, outside, "the samples")
         return np.moveaxis(found.reshape(len(found), len(fields), -1), 1, 0)
     samples = zip(fields.coords_list(), fields.to_list(), places.coords_list(), strict=True)
-    parts = [_at(*arrays, fields.grid_shape, smooth, f"sample {number}") for number, arrays in enumerate(samples)]
+    parts = [_at(*arrays, fields.grid_shape, outside, f"sample {number}") for number, arrays in enumerate(samples)]
     return np.concatenate(parts) if places.is_ragged else np.stack(parts)
 
 
 def _at(
-    own: FloatArray, values: FloatArray, wanted: FloatArray, grid_shape: GridShape | None, smooth: bool, name: str
+    own: FloatArray, values: FloatArray, wanted: FloatArray, grid_shape: GridShape | None, outside: str, name: str
 ) -> FloatArray:
     """Interpolate values ``(P, k)`` from the points of a sample to values ``(Q, k)`` at other points."""
     if own.shape == wanted.shape and (np.abs(wanted - own) <= SAME_POINT * np.ptp(own, axis=0)).all():
@@ -222,7 +213,7 @@ def _at(
     result = values[nearest].astype(np.float64)
     moved = distance > 0
     if len(own) > 1 and moved.any():
-        reach = distance[moved] if smooth else None
+        reach = distance[moved] if outside == "hull" else None
         try:
             result[moved] = _between(own, values, wanted[moved], result[moved], reach, grid_shape)
         except QhullError:
@@ -259,7 +250,7 @@ def _between(
     reach: FloatArray | None,
     grid_shape: GridShape | None,
 ) -> FloatArray:
-    """Interpolate linearly between scattered points, outside take the nearest one; with its distance smoothly."""
+    """Interpolate linearly between scattered points; outside take the nearest one, or with its distance the hull."""
     spread = np.ptp(own, axis=0) > 0
     own, wanted = own[:, spread], wanted[:, spread]
     if not own.shape[1]:
@@ -271,33 +262,16 @@ def _between(
     if own.shape[1] == 1:
         order = np.argsort(own[:, 0], kind="stable")
         return np.stack([np.interp(wanted[:, 0], own[order, 0], column[order]) for column in values.T], axis=-1)
-    # The triangulation depends on the order of points where four of them lie on a circle.
-    order, scale = np.lexsort(own.T[::-1]), np.ptp(own, axis=0)
-    own, values = own[order], values[order]
-    triangulation, scaled = Delaunay(own / scale), wanted / scale
-    outside = triangulation.find_simplex(scaled) < 0
-    # One value that is not finite would spread to all slopes.
-    smooth = np.isfinite(values).all(axis=0) & (reach is not None and own.shape[1] == 2)
-    result = np.empty(nearest.shape)
-    result[:, ~smooth] = LinearNDInterpolator(triangulation, values[:, ~smooth])(scaled)
-    if smooth.any():
-        result[:, smooth] = _by_patches(triangulation, values[:, smooth], scaled)
-    result = np.where(np.isnan(result), nearest, result)
+    # The ones tell where a place is outside, also where a value is NaN.
+    interpolator = LinearNDInterpolator(own, np.column_stack([values, np.ones(len(own))]), rescale=True)
+    found = interpolator(wanted)
+    outside = np.isnan(found[:, -1])
+    linear = np.where(np.isnan(found[:, :-1]), nearest, found[:, :-1])
     if reach is not None and outside.any():
-        there, moves = _on_hull(own, values, wanted[outside], triangulation.convex_hull)
+        there, moves = _on_hull(own, values, wanted[outside], interpolator.tri.convex_hull)
         # A place in a gap between simplices, by rounding, is nearer to a point of the sample than to the hull, too.
-        result[outside] = np.where((moves <= reach[outside])[:, np.newaxis], there, nearest[outside])
-    return result
-
-
-def _by_patches(triangulation: Delaunay, values: FloatArray, wanted: FloatArray) -> FloatArray:
-    """Interpolate in a plane with continuous slopes, which SciPy finds by iteration, to rounding of the unit."""
-    own, places = (np.column_stack([points, np.ones(len(points))]) for points in (triangulation.points, wanted))
-    plane = np.linalg.lstsq(own, values, rcond=None)[0]
-    rest = values - own @ plane
-    size = np.abs(rest).max(axis=0, initial=0.0)
-    size[size == 0] = 1.0
-    return CloughTocher2DInterpolator(triangulation, rest / size, tol=1e-12)(wanted) * size + places @ plane
+        linear[outside] = np.where((moves <= reach[outside])[:, np.newaxis], there, nearest[outside])
+    return linear
 
 
 def _why_flat(own: FloatArray, name: str) -> str:
@@ -500,7 +474,7 @@ class GridResampler:
         places = FieldSet(coords, np.empty((n_samples, len(coords), 0)))
         parts = []
         if fields.n_channels:
-            parts.append(interpolate_fields(_in_fixed_order(fields), places, smooth=False))
+            parts.append(interpolate_fields(_in_fixed_order(fields), places, outside="point"))
         if self.distance:
             parts.append(self._distances(fields, coords))
         values = np.concatenate(parts, axis=-1) if parts else None

@@ -42,27 +42,6 @@ def linear_of(points):
     return 1 + (points * np.arange(1, points.shape[-1] + 1)).sum(axis=-1, keepdims=True)
 
 
-def test_between_scattered_points_of_a_plane_errors_fall_faster_than_at_second_order():
-    """Slopes are continuous and found from values around; units and order of points do not matter; nor other fields."""
-    field, rng = lambda x: np.sin(4 * x[:, 0]) * np.cos(3 * x[:, 1]), np.random.default_rng(3)
-    places, errors = inside(2, 400), {True: [], False: []}
-    for size in (15, 30, 60):
-        points = unit_grid((size, size)) + rng.uniform(-0.3, 0.3, (size**2, 2)) / size
-        for smooth, found in errors.items():
-            found.append(np.linalg.norm(at(points, field(points), places, smooth=smooth) - field(places)))
-    order = {smooth: np.log2(found[0] / found[-1]) / 2 for smooth, found in errors.items()}
-    assert order[True] > 2.4 > 2.3 > order[False] > 1.8
-    assert errors[True][1] < 0.2 * errors[False][1]
-    expected, rows = at(points, field(points), places), rng.permutation(len(points))
-    found = at(points[rows] * [1e-3, 1e6], 1e-12 * field(points)[rows], places * [1e-3, 1e6])
-    np.testing.assert_allclose(found, 1e-12 * expected, rtol=1e-9)
-    # A field with a hole is interpolated linearly, and those beside it are as without it.
-    values = np.stack([np.where(np.arange(len(points)) == 0, np.nan, field(points)), field(points)], axis=-1)
-    found = interpolate_fields(FieldSet(points, values[None]), FieldSet(places, np.zeros((1, len(places), 0))))[0]
-    np.testing.assert_array_equal(found[:, 1], expected)
-    np.testing.assert_array_equal(found[:, 0], at(points, field(points), places, smooth=False))
-
-
 @pytest.mark.parametrize("layout", ["shared", "own", "ragged"])
 def test_own_points_give_the_values_to_the_bit(layout):
     points = scattered(2, (50, 60) if layout == "ragged" else (50, 50))
@@ -173,10 +152,10 @@ def test_a_place_that_is_asked_for_less_often_than_it_is_listed_has_the_first_va
     np.testing.assert_array_equal(found, values[:, first])
 
 
-def at(points, values, wanted, **options):
+def at(points, values, wanted):
     """Values of one sample, with one channel, at other points."""
     held = FieldSet(points, values[None, :, None])
-    return interpolate_fields(held, FieldSet(wanted, np.zeros((1, len(wanted), 0))), **options)[0, :, 0]
+    return interpolate_fields(held, FieldSet(wanted, np.zeros((1, len(wanted), 0))))[0, :, 0]
 
 
 def turned(n_dims):
@@ -290,7 +269,7 @@ def test_of_clouds_without_nodes_on_the_rim_the_hull_is_no_worse_than_the_neares
         values = np.sin(waves * points[:, 0] + 1) * np.cos(waves * points[:, 1])
         truth = np.sin(waves * places[:, 0] + 1) * np.cos(waves * places[:, 1])
         samples = FieldSet(points, values[None, :, None]), FieldSet(places, np.empty((1, len(places), 0)))
-        by_hull, by_point = (interpolate_fields(*samples, smooth=smooth)[0, :, 0] for smooth in (True, False))
+        by_hull, by_point = (interpolate_fields(*samples, outside=kind)[0, :, 0] for kind in ("hull", "point"))
         # By facets alone errors are 2.5 and 3 times as large.
         assert np.linalg.norm(by_hull - truth) < 1.1 * np.linalg.norm(by_point - truth)
 
