@@ -33,12 +33,12 @@ def _choice_once():
     from skop.estimators.classical import _few_samples
 
     with pytest.MonkeyPatch.context() as patch:
-        most = _few_samples._MOST
-        patch.setattr(_few_samples, "_MOST", 2)
+        most = _few_samples._MOST_ROWS
+        patch.setattr(_few_samples, "_MOST_ROWS", 0)
         yield most
 
 
 @pytest.fixture
 def choice_repeated(monkeypatch, _choice_once):
     """Repeat it, as a user's fit does."""
-    monkeypatch.setattr("skop.estimators.classical._few_samples._MOST", _choice_once)
+    monkeypatch.setattr("skop.estimators.classical._few_samples._MOST_ROWS", _choice_once)

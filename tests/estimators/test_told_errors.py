@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 
-from skop import FieldSet, PODRegressor, RolloutRegressor, TimeConditionedRegressor
+from skop import ConformalRegressor, FieldSet, PODRegressor, RolloutRegressor, TimeConditionedRegressor
 from skop.estimators.classical import _few_samples
 from skop.exceptions import FieldDataError
 from skop.metrics import relative_l2_score
@@ -166,6 +166,32 @@ def test_the_choice_is_repeated_for_few_groups_of_not_too_many_rows(monkeypatch,
     assert [len(set(labels)) for labels in asked] == [n_parts] * bool(n_parts)
     # Parts leave out whole groups.
     assert all(len(set(zip(labels, groups, strict=True))) == n_groups for labels in asked)
+
+
+@pytest.mark.parametrize(("n_samples", "n_parts"), [(48, 8), (49, 0)])
+def test_the_choice_is_repeated_for_few_samples(monkeypatch, n_samples, n_parts):
+    asked = []
+    monkeypatch.setattr(_few_samples, "_predicted_by_others", lambda *given, **_: asked.append(given[2]))
+    monkeypatch.setattr(_few_samples, "_error_of_choices", lambda *_: 0.0)
+    X = np.random.default_rng(0).random((n_samples, 2))
+    PODRegressor(regressor="ridge").fit(X, X[:, 0] ** 2)
+    assert [len(set(labels)) for labels in asked] == [n_parts] * bool(n_parts)
+
+
+@pytest.mark.parametrize(
+    ("method", "scale", "n_fits"), [("cv+", "constant", 1), ("cv+", "spread", 4), ("split", "constant", 1)]
+)
+def test_folds_of_a_band_repeat_the_choice_only_where_they_need_it(monkeypatch, method, scale, n_fits):
+    """Nothing reads what a fold tells of its error but for its standard deviations."""
+    asked = []
+    monkeypatch.setattr(_few_samples, "_predicted_by_others", lambda *given, **_: asked.append(given[2]))
+    monkeypatch.setattr(_few_samples, "_error_of_choices", lambda *_: 0.0)
+    X = np.random.default_rng(0).random((30, 2))
+    band = ConformalRegressor(
+        PODRegressor(regressor="ridge"), method=method, scale=scale, cv=3, coverage=0.8, random_state=0
+    )
+    band.fit(X, X[:, 0] ** 2)
+    assert len(asked) == n_fits
 
 
 def test_repeated_inputs_are_one_where_the_choice_is_repeated(monkeypatch):

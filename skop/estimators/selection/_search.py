@@ -38,7 +38,7 @@ from skop.metrics._flat import norms_of_fields, relative_errors
 from skop.surrogate._predictions import each_part, joined
 from skop.training import DIRECT_TRAINING, TrainingPlan, in_words
 
-__all__ = ["Candidate", "Samples", "Search", "make_candidates", "make_folds"]
+__all__ = ["Candidate", "Samples", "Search", "make_candidates", "make_folds", "told_by_fold"]
 
 #: Part of the time of the search for models without a time limit, if there are operators; a bound for slow ones. The
 #: same part of the whole time is that of the search without operators, and that until which each model is tried once.
@@ -313,7 +313,7 @@ def _try(estimator: Any, most: float | None, samples: Samples, train: IntArray, 
         if most is not None:
             _require_time(estimator, samples[train], most)
         start = time.perf_counter()
-        model = samples[train].fit_one_of_several(_told_by_fold(estimator))
+        model = samples[train].fit_one_of_several(told_by_fold(estimator))
         seconds, held = time.perf_counter() - start, samples[valid]
         start = time.perf_counter()
         predicted = held.predicted_by(model)
@@ -327,7 +327,7 @@ def _try(estimator: Any, most: float | None, samples: Samples, train: IntArray, 
     return _attempted(fitted)
 
 
-def _told_by_fold(estimator: Any) -> Any:
+def told_by_fold(estimator: Any) -> Any:
     """The estimator, which does not repeat its choice to tell its error."""
     if isinstance(estimator, PODRegressor):
         estimator._tells_error = False
@@ -350,7 +350,7 @@ def _require_time(estimator: Any, samples: Samples, most: float) -> None:
         if count < _FEWEST:
             continue
         start = time.perf_counter()
-        samples[np.sort(order[:count])].fit_one_of_several(_told_by_fold(clone(estimator)))
+        samples[np.sort(order[:count])].fit_one_of_several(told_by_fold(clone(estimator)))
         seconds = time.perf_counter() - start
         growth = min(max(seconds / before, 1.0), 8.0) if before else 8.0
         expected = seconds * growth**halvings

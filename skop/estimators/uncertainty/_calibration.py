@@ -26,7 +26,7 @@ from skop.data import DataSpec, FieldSet, Predictions, TargetForm, Targets, inte
 from skop.estimators._field import FieldRegressor
 from skop.estimators._reading import checked_by_caller
 from skop.estimators._wrapper import as_input, asked
-from skop.estimators.selection._search import Samples, make_folds
+from skop.estimators.selection._search import Samples, make_folds, told_by_fold
 from skop.estimators.uncertainty._ensemble import EnsembleRegressor
 from skop.estimators.uncertainty._scores import KINDS, Pool, check_size, masses, node_counts, starts_of, units_of
 from skop.exceptions import FieldDataError, warn
@@ -84,6 +84,9 @@ class Calibration:
         folds = [(train, calibrated)] if band.method == "split" else self._folds(calibrated, own.groups, rng)
         member = _Member(self.estimator, scale, self.is_frozen)
         members = [member.seeded(rng) for _ in folds]
+        if band.method != "split" and scale != "spread":
+            for one in members:
+                told_by_fold(one.estimator)
         final = member.seeded(rng)
         by_row = np.empty(len(samples))
         by_row[calibrated] = mass
