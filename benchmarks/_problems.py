@@ -437,7 +437,7 @@ PROBLEMS = {
     "extrapolation": Recipe("three numbers to a wave, tests up to a tenth outside a range", _extrapolation, 40, 60),
     "factorial": Recipe("three numbers of a wall, four values each, to its temperature", _factorial, 64, 200),
     "times": Recipe("the same, six times that all walls share", _times, 120, 200),
-    "decades": Recipe("the same, one number over four decades", _decades, 60, 200),
+    "decades": Recipe("three numbers of a wall, one over four decades, to its temperature", _decades, 60, 200),
     "european-option": Recipe("six parameters to the price over spot and time, 64 x 64", _european_option(), 500, 100),
     "european-option-60": Recipe("the same with 60 samples", _european_option(), 60, 60),
     "european-option-shift": Recipe("the same and 1,800 added, 30 deviations", _european_option(1800.0), 60, 60),

@@ -59,7 +59,7 @@ def add_command(commands: Any) -> None:
     """
     parser = commands.add_parser("suggest", help=__doc__.splitlines()[0])
     names = sorted(PROBLEMS)
-    default = ["hole", "european-option", "extrapolation", "decades", "factorial", "burgers-16", "antiderivative"]
+    default = ["hole", "european-option", "extrapolation", "decades", "burgers-16", "antiderivative"]
     parser.add_argument("--problems", nargs="*", default=default, choices=names, help="for PODRegressor")
     parser.add_argument("--ensembles", nargs="*", default=[], choices=names, help="for an ensemble of small networks")
     parser.add_argument("--pool", type=int, default=300, help="candidates, with the first samples")
