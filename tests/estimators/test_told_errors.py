@@ -261,3 +261,24 @@ def test_standard_deviations_of_an_exact_law_of_few_samples_are_rounding():
         x = np.random.default_rng(seed).random((6, 1))
         spread = PODRegressor().fit(x, np.exp(3 * x[:, 0])).predict(x, return_std=True)[1]
         assert (spread < 1e-9).all()
+
+
+@pytest.mark.parametrize("n_samples", [8, 20])
+def test_repeated_choices_of_more_than_eight_samples_keep_outputs_and_logarithms(monkeypatch, n_samples):
+    """A clean power law beside noise has a model of its own, and logarithms, which takes most of a choice to find."""
+    rng, fit, found = np.random.default_rng(0), PODRegressor._fit, []
+    X = 10 ** rng.uniform(-1, 1, (n_samples, 2))
+    y = np.column_stack([X[:, 0] ** 2 * X[:, 1] * (1 + 0.3 * rng.normal(size=n_samples)), rng.normal(size=n_samples)])
+
+    def recorded(model, *given, **options):
+        fit(model, *given, **options)
+        found.append((model._like, [(*part.scalars, part.learns_logarithms) for part in model.models_]))
+
+    monkeypatch.setattr(PODRegressor, "_fit", recorded)
+    PODRegressor().fit(X, y)
+    (_, first), *others = found
+    assert len(others) == 8 and len(first) == 2
+    if n_samples == 20:
+        assert all(parts == first for _, parts in others)
+    else:
+        assert all(like is None for like, _ in others)

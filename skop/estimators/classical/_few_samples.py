@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["tell_error_of_few"]
 
-#: Most samples, or groups and rows of these, for which the choice is repeated: a fit takes up to nine times as long.
+#: Most samples, or groups and rows of these, for which the choice is repeated: a fit takes two to four times as long.
 _MOST, _MOST_GROUPS, _MOST_ROWS = 48, 24, 256
 
 
@@ -40,7 +40,8 @@ def tell_error_of_few(
 
     Of very few each is left out. The search for length scales, which takes most of the time, is then not repeated: its
     factor judges it. Of more, where it is what finds a law, it is repeated without each of some parts, if the error
-    that is told matters and the model is of use.
+    that is told matters and the model is of use. Which outputs have models of their own, and which logarithms are
+    taken, is then kept, since more samples rarely choose these by chance.
 
     Parameters
     ----------
@@ -50,7 +51,7 @@ def tell_error_of_few(
         The n samples.
     """
     labels = groups_of_same_inputs(data.inputs) if groups is None else groups
-    is_known = isinstance(model.regressor, str) and model.spec_.resampler is None
+    is_known = model._tells_error and isinstance(model.regressor, str) and model.spec_.resampler is None
     most = _MOST if groups is None else _MOST_GROUPS
     if not is_known or not 2 <= labels.max() < most or len(labels) > _MOST_ROWS:
         return
@@ -92,7 +93,7 @@ def _predicted_by_others(
     parts = []
     for number in range(labels.max() + 1):
         kept, again = labels != number, clone(model)
-        again._tunes_scales = searches
+        again._tunes_scales, again._like = searches, model.models_ if searches else None
         own = None if groups is None else np.unique(groups[kept], return_inverse=True)[1]
         rows = None if weight is None else weight[kept]
         again._fit(samples_with_weight(data, kept), own, weight=rows, last_frame=last_frame)

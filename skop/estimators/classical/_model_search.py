@@ -198,8 +198,13 @@ class ModelSearch:
         self.every: Outputs = np.arange(samples.targets.n_outputs), np.arange(samples.targets.n_scalars)
         self._trials: dict[tuple[Any, ...], _Trial] = {}
 
-    def run(self) -> tuple[list[OutputModel], float, dict[str, float]]:
+    def run(self, like: Sequence[OutputModel] | None = None) -> tuple[list[OutputModel], float, dict[str, float]]:
         """Choose and fit the models.
+
+        Parameters
+        ----------
+        like : sequence of OutputModel or None, default=None
+            Models of other samples, whose outputs and logarithms are kept where these samples have such; None chooses.
 
         Returns
         -------
@@ -210,8 +215,12 @@ class ModelSearch:
         errors : dict of str to float
             The same of every regressor that was tried for all outputs, of logarithms, and of several models.
         """
-        first = self._trial(self.every, *self.variants[0])
-        trials = self._apart(first)
+        if like is not None and all(self._can_be_like(model) for model in like):
+            trials = [self._like(model) for model in like]
+            first = trials[0]
+        else:
+            first = self._trial(self.every, *self.variants[0])
+            trials = self._apart(first)
         if trials == [first] and not first.is_near_zero:
             return [first.model], first.error, first.tried
         error = self._error_of(trials)
@@ -283,6 +292,16 @@ class ModelSearch:
             part = physical(part, *(held[places] for held in self.samples.units))
         held = [None if part.field is None else part.field.values, part.scalars]
         return all(_spans(values) for values in held if values is not None)
+
+    def _can_be_like(self, model: OutputModel) -> bool:
+        """Whether the parameters and outputs of a model, and their logarithms, are those of the samples."""
+        is_alike = len(model.reads_logarithms) == self.samples.params.shape[1]
+        return is_alike and self._is_allowed(model.held, (model.reads_logarithms, model.learns_logarithms))
+
+    def _like(self, model: OutputModel) -> _Trial:
+        """A model of the outputs and logarithms of another."""
+        trial = self._trial(model.held, model.reads_logarithms, model.learns_logarithms)
+        return trial if model.among is None else replace(trial, model=trial.model.of_some(*model.outputs))
 
     def _apart(self, first: _Trial) -> list[_Trial]:
         """Models of the outputs of a trial: its own, or several where others are better for some of the outputs."""

@@ -121,17 +121,17 @@ class PODRegressor(FieldRegressor):
     leave_one_out_error_ : float
         Mean relative L2 error of the training samples, as `score` measures it, each predicted by a fit to all others
         with the same hyperparameters and components; times a factor of at least 1 where length scales were tuned, see
-        the notes. With up to 48 samples, or 24 groups, the choice of the model is repeated without some of them. If
-        these have larger errors then, `leave_one_out_error_` is multiplied by the geometric mean of the ratios.
-        Infinite for copies of one sample. Not with a regressor of scikit-learn. With one parameter it is far above the
-        error of new samples between those of the fit, since leaving out a sample doubles a gap. Samples with the same
-        inputs are left out together. Where samples share the values of a parameter, it is the error at these values;
-        with `groups` that number the values, it is that at others, and relative to the norms of fields in a group.
+        the notes. With up to 48 samples, or 24 groups, regressors are chosen again without some of them. If these have
+        larger errors then, the error is multiplied by the geometric mean of the ratios. Infinite for copies of one
+        sample. Not with a regressor of scikit-learn. With one parameter it is far above the error of new samples
+        between those of the fit, since leaving out a sample doubles a gap. Samples with the same inputs are left out
+        together. Where samples share the values of a parameter, it is the error at these values; with `groups` that
+        number the values, it is that at others, and relative to the norms of fields in a group.
     leave_one_out_errors_ : dict of str to float
         The same error of each regressor that was tried, with the best hyperparameters; ``"logarithms"`` is that with
         logarithms, and ``"apart"`` that of several models for different outputs, where these are used. The last frame
-        with the mean change is ``"mean"`` where a `RolloutRegressor` has changes learned. The choice is repeated for
-        the chosen one only. With more than 400 samples, those of far worse ones are found with less care.
+        with the mean change is ``"mean"`` where a `RolloutRegressor` has changes learned. With more than 400 samples,
+        those of far worse regressors are found with less care.
     resampling_error_ : float or None
         Mean relative L2 error of the training targets after interpolation to the common grid and back: the error of a
         model without any error on the grid. None without such a grid. A fit warns above 0.02.
@@ -210,6 +210,7 @@ class PODRegressor(FieldRegressor):
     """
 
     _tunes_scales = True  # whether length scales are searched for
+    _like: list[OutputModel] | None = None  # models of which the outputs and logarithms are kept; None chooses these
     _tells_error = True  # whether the choice is repeated where the error of few samples would be too small
     #: The frame among the inputs since which changes are learned; None without one, and in earlier versions.
     last_frame_: LastFrame | None = None
@@ -285,8 +286,7 @@ class PODRegressor(FieldRegressor):
             weight = counts_as_weight(self, weight, counts)
             last_frame = LastFrame.of_plan(self._training_plan, data.targets)
             self._fit(data, numbers, weight=weight, last_frame=last_frame)
-            if self._tells_error:
-                tell_error_of_few(self, data, numbers, weight, last_frame)
+            tell_error_of_few(self, data, numbers, weight, last_frame)
             _warn_of_a_fit(self, data, numbers, weight, last_frame)
         return self
 
@@ -323,7 +323,7 @@ class PODRegressor(FieldRegressor):
             if other.least_error() < OF_USE * search.least_error():
                 reader, search = candidate, other
         self.__dict__.update(vars(reader))
-        self.models_, self.leave_one_out_error_, self.leave_one_out_errors_ = search.run()
+        self.models_, self.leave_one_out_error_, self.leave_one_out_errors_ = search.run(self._like)
 
     def _points_of(self, inputs: FieldSet, models: list[OutputModel] | None = None) -> list[FloatArray]:
         """Inputs of the regressor of each model."""
