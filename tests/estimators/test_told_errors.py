@@ -277,7 +277,8 @@ def test_repeated_choices_of_more_than_eight_samples_keep_outputs_and_logarithms
     monkeypatch.setattr(PODRegressor, "_fit", recorded)
     PODRegressor().fit(X, y)
     (_, first), *others = found
-    assert len(others) == 8 and len(first) == 2
+    assert len(others) == 8
+    assert len(first) == 2
     if n_samples == 20:
         assert all(parts == first for _, parts in others)
     else:
