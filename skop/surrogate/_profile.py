@@ -319,7 +319,9 @@ def _first_alike(rows: FloatArray) -> IntArray:
     weights = np.random.default_rng(0).standard_normal((rows.shape[1], _SUMS))
     sums, most = rows[own] @ (weights / least[:, np.newaxis]), np.abs(weights).sum(axis=0)
     for others in cKDTree(sums).query(sums, min(_NEAREST, len(own)))[1].T:
-        close = np.flatnonzero((np.abs(sums[others] - sums) <= most).all(axis=1))
+        # Most rows are the nearest to themselves, and need no copy.
+        close = np.flatnonzero(others != np.arange(len(own)))
+        close = close[(np.abs(sums[others[close]] - sums[close]) <= most).all(axis=1)]
         one, two = rows[own[close]], rows[own[others[close]]]
         near = (np.abs(one - two) <= least).all(axis=1)
         near &= (np.abs(np.log(one[:, decades]) - np.log(two[:, decades])) <= least_logarithm).all(axis=1)
