@@ -738,6 +738,21 @@ def test_a_stretch_of_the_mesh_that_no_parameter_tells_is_read():
     assert relative_l2_error(values[24:], model.predict(FieldSet(coords[24:], params=params[24:]))) < 0.01
 
 
+def test_a_mesh_that_is_read_is_predicted_alone_as_beside_others():
+    """A sample alone, and copies of one, share their points, which are inputs all the same."""
+    rng = np.random.default_rng(0)
+    places = rng.random((30, 2))
+    load, stretch = rng.uniform(1, 2, (26, 1, 1)), rng.uniform(0.5, 1.5, (26, 1))
+    coords = places * np.stack([stretch, np.ones_like(stretch)], axis=-1)
+    fields, values = load * np.ones((26, 30, 1)), load * np.exp(-coords[..., :1])
+    model = PODRegressor().fit(FieldSet(coords[:24], fields[:24]), values[:24])
+    together = model.predict(FieldSet(coords[24:], fields[24:]))
+    for rows in ([24], [25, 25]):
+        alone = FieldSet(coords[rows[0]], fields[rows])
+        assert alone.shared_coords
+        np.testing.assert_allclose(model.predict(alone), together[np.subtract(rows, 24)], rtol=1e-6)
+
+
 def rings(n_samples, seed, numbered=lambda nodes: nodes, angle=0.0):
     """Holes of random radius in a disc, turned by up to an angle: parameters, nodes of O-grids, and fields on them."""
     rng = np.random.default_rng(seed)

@@ -116,8 +116,9 @@ class InputReader:
     def _parts(self, inputs: FieldSet) -> tuple[Any, Any, FloatArray]:
         """Coordinates and values that differ between samples, or None, and parameters with the numbers of regions."""
         refuse_ragged(inputs)
-        is_read = self.reads_points_ and not inputs.shared_coords
-        coords, values, n = inputs.coords if is_read else None, inputs.values, len(inputs)
+        values, n = inputs.values, len(inputs)
+        # A sample alone, and equal ones, share their points.
+        coords = np.broadcast_to(inputs.coords, (n, *inputs.coords.shape[-2:])) if self.reads_points_ else None
         params = np.zeros((n, 0)) if inputs.params is None else np.asarray(inputs.params, dtype=np.float64)
         if values is None or not self.regions or self.regions_.shape != values.shape[1:]:
             return coords, values, params
