@@ -85,6 +85,33 @@ def test_a_law_of_powers_of_numbers_that_hardly_differ_is_found():
     assert found.models_[0].reads_logarithms.all()
 
 
+def noisy_product(rng, n_samples):
+    """Uniform numbers, a product of their powers, and it with 2 % of noise."""
+    table = rng.uniform([100, 0.002, 5], [900, 0.01, 50], (n_samples, 3))
+    true = table[:, 0] / table[:, 1] ** 2 * table[:, 2] ** 0.5
+    return table, true, true * np.exp(0.02 * rng.normal(size=n_samples))
+
+
+def deflections(rng, n_samples):
+    """Length, width, height, modulus and load of beams, and deflections, which shear makes no exact powers."""
+    lower, upper = np.log([[0.5, 0.02, 0.02, 5e10, 10.0], [3.0, 0.1, 0.2, 2.2e11, 1e4]])
+    table = np.exp(rng.uniform(lower, upper, (n_samples, 5)))
+    length, width, height, modulus, load = table.T
+    true = load * length / (modulus * width * height) * (4 * (length / height) ** 2 + 3)
+    return table, true, true
+
+
+@pytest.mark.parametrize(("law", "n_samples", "seed"), [(noisy_product, 60, 10), (deflections, 16, 3)])
+def test_a_few_large_numbers_do_not_hide_a_law_of_powers(law, n_samples, seed):
+    """They decide about errors, by chance, where the logarithms of all samples tell which model is right."""
+    table, true, y = law(np.random.default_rng(seed), 200 + n_samples)
+    new, table, true, y = table[:200], table[200:], true[:200], y[200:]
+    plane = np.linalg.lstsq(np.log(np.c_[np.full(n_samples, np.e), table]), np.log(y))[0]
+    by_hand = np.exp(np.log(np.c_[np.full(200, np.e), new]) @ plane)
+    found = PODRegressor().fit(table, y).predict(new)
+    assert relative_l2_error(true, found, kind="scalar") < 2 * relative_l2_error(true, by_hand, kind="scalar")
+
+
 def test_a_function_that_is_no_law_of_powers_is_learnt_as_it_is():
     (model,) = PODRegressor().fit(X, X.sum(axis=1)).models_
     assert not model.learns_logarithms

@@ -27,7 +27,7 @@ from skop.estimators.classical._kernel_selection import (
     told_error,
 )
 from skop.estimators.classical._output_models import HARDLY_ABOVE_ZERO, OutputModel, Outputs, joined, part_of
-from skop.estimators.classical._target_rows import TargetRows, errors_of_outputs, physical
+from skop.estimators.classical._target_rows import TargetRows, physical, squares_of_outputs
 from skop.exceptions import FieldDataError, warn
 
 __all__ = ["REGRESSORS", "ModelSearch", "OutputSamples", "Units"]
@@ -40,6 +40,8 @@ _NEGLIGIBLE = 0.01
 _BETTER = 0.8
 #: The same of logarithms, where the model without them is not better than the mean beyond chance.
 _BETTER_THAN_NOISE = 0.3
+#: Among models whose errors do not differ beyond chance, take logarithms where their errors are below this part.
+_BETTER_IN_LOGARITHMS = 0.4
 #: Try each output alone up to this number of outputs; more are first grouped by the regressor that suits them.
 _FEW_OUTPUTS = 16
 #: Half of the values of a parameter over decades lie in this part of its range, from the least value on.
@@ -93,6 +95,14 @@ class OutputSamples:
             return np.ones(len(self.params), bool)
         return between_ends(np.concatenate([self.params, self.features], axis=1))
 
+    def units_of(self, outputs: Outputs) -> Units:
+        """Shift and factor by which standardised channels and scalars become physical ones, of some of the outputs."""
+        origin, size = (0.0, 1.0) if self.units is None else self.units
+        places = np.append(outputs[0], self.targets.n_outputs + outputs[1])
+        every = (np.broadcast_to(held, self.targets.n_outputs + self.targets.n_scalars) for held in (origin, size))
+        shift, factor = (held[places] for held in every)
+        return shift, factor
+
     def points(self, model: OutputModel) -> FloatArray:
         """Inputs of the regressor of a model."""
         return np.concatenate([model.scaled(self.params), self.features], axis=1)
@@ -132,14 +142,47 @@ class _Trial:
         pairs = zip((found.fields, found.scalars), true, strict=True)
         return Predictions(*(None if held is None else known + factor * (held - known) for held, known in pairs))
 
+    def _counted(self) -> list[tuple[FloatArray, FloatArray]]:
+        """Predictions of the samples that count without these, and the truth: of fields, and of scalars."""
+        found, part = self.left_out(), part_of(self.samples.targets, self.model.outputs)
+        rows, field = np.flatnonzero(self.samples.is_between), part.field
+        pairs = ((found.fields, None if field is None else field.values), (found.scalars, part.scalars))
+        # Squares of what half and single precision hold can be beyond them.
+        return [(own[rows], np.asarray(true, np.float64)[rows]) for own, true in pairs if own is not None]
+
+    def _squares_of(self, parts: Sequence[FloatArray]) -> FloatArray:
+        """Sums of squares (k, outputs) of each of the samples that count."""
+        weight = self.samples.weight
+        return squares_of_outputs(parts, None if weight is None else weight[self.samples.is_between])
+
     @cached_property
+    def squares(self) -> tuple[FloatArray, FloatArray]:
+        """Sums of squares (k, outputs) of errors, and of the truth, of each of the samples that count."""
+        pairs = self._counted()
+        return self._squares_of([true - own for own, true in pairs]), self._squares_of([true for _, true in pairs])
+
+    @property
     def errors(self) -> FloatArray:
         """Leave-one-out error of each of its outputs."""
-        samples, found = self.samples, self.left_out()
-        part, rows = part_of(samples.targets, self.model.outputs), np.flatnonzero(samples.is_between)
-        found = Predictions(*(None if held is None else held[rows] for held in (found.fields, found.scalars)))
-        weight = None if samples.weight is None else samples.weight[rows]
-        return errors_of_outputs(part[rows], found, weight)
+        left, whole = (squares.sum(axis=0) for squares in self.squares)
+        return np.asarray(np.sqrt(left / np.maximum(whole, TINY)))
+
+    @cached_property
+    def log_errors(self) -> FloatArray:
+        """Size of the errors at new values of the logarithm of each of its scalars, which are positive."""
+        origin, size = (held[len(self.model.outputs[0]) :] for held in self.samples.units_of(self.model.outputs))
+        own, true = (held * size + origin for held in self._counted()[-1])
+        # Nothing is predicted below the least value: of what is not positive no error is known.
+        ratios = np.log(np.maximum(own, true.min(axis=0)) / true)
+        return np.asarray(self.at_new * np.sqrt(self._squares_of([ratios]).sum(axis=0)))
+
+    def is_as_good_as(self, other: _Trial) -> Any:
+        """Which outputs are predicted as well as by another model, up to the standard error of the difference."""
+        change = self.at_new**2 * self.squares[0] - other.at_new**2 * other.squares[0]
+        if (groups := self.samples.groups) is not None:
+            change = np.stack([np.bincount(groups, column) for column in change.T], axis=1)
+        # The standard error of the sum of n numbers is the root of the sum of their squares, where their mean is small.
+        return change.sum(axis=0) <= np.linalg.norm(change, axis=0)
 
 
 class ModelSearch:
@@ -274,8 +317,7 @@ class ModelSearch:
         scale = np.where(spread > rounding, spread, np.where(rounding > 0, np.abs(shift), 1.0))
         model.shift, model.scale = shift, scale
         if self.samples.units is not None:
-            places = np.append(outputs[0], len(self.every[0]) + outputs[1])
-            model.origin, model.size = (held[places] for held in self.samples.units)
+            model.origin, model.size = self.samples.units_of(outputs)
         targets = model.targets(self.samples.targets, weight, self.samples.groups)
         model.channel_unit, model.scalar_unit = targets.channel_unit, targets.scalar_unit
         if learns:
@@ -288,8 +330,7 @@ class ModelSearch:
             return True
         part = part_of(self.samples.targets, outputs)
         if self.samples.units is not None:
-            places = np.append(outputs[0], len(self.every[0]) + outputs[1])
-            part = physical(part, *(held[places] for held in self.samples.units))
+            part = physical(part, *self.samples.units_of(outputs))
         held = [None if part.field is None else part.field.values, part.scalars]
         return all(_spans(values) for values in held if values is not None)
 
@@ -355,6 +396,14 @@ class ModelSearch:
         found = np.stack([trial.at_new * trial.errors for trial in trials])
         found[0] *= _BETTER if first.is_clear else _BETTER_THAN_NOISE
         best = found.argmin(axis=0)
+        # A few large numbers decide about errors of scalars, but not about those of their logarithms.
+        learn = [number for number, (_, learns) in enumerate(variants) if learns]
+        for place in range(len(own[0]), len(best) if learn else 0):
+            usual = trials[best[place]]
+            as_good = [trials[number] for number in learn if trials[number].is_as_good_as(usual)[place]]
+            surest = min(as_good, key=lambda trial: trial.log_errors[place - len(own[0])], default=usual)
+            if (surest.log_errors < _BETTER_IN_LOGARITHMS * usual.log_errors)[place - len(own[0])]:
+                best[place] = trials.index(surest)
         if len(set(best)) == 1:
             return [trials[best[0]]]
         return [self._trial(_subset(own, best == number), *variants[number]) for number in np.unique(best)]

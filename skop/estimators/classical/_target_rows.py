@@ -5,6 +5,7 @@ Notation: n samples, P points, c channels, s scalars.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from skop.estimators.classical._components import Decomposition, mean_of, of_oth
 from skop.estimators.classical._kernel_models import ROUNDING, TINY
 from skop.metrics import channel_sizes
 
-__all__ = ["TargetRows", "deviation", "errors_of_outputs", "own_spreads", "physical", "rounding_of", "spreads"]
+__all__ = ["TargetRows", "deviation", "own_spreads", "physical", "rounding_of", "spreads", "squares_of_outputs"]
 
 
 class TargetRows:
@@ -219,20 +220,12 @@ def _flat(rows: FloatArray) -> FloatArray:
     return rows.reshape(*rows.shape[:-2], -1)
 
 
-def errors_of_outputs(targets: Targets, found: Predictions, weight: FloatArray | None) -> FloatArray:
-    """Relative error of each channel and scalar of predictions of samples."""
-    errors: list[float] = []
-    for own, true in ((found.fields, targets.field and targets.field.values), (found.scalars, targets.scalars)):
-        if own is not None:
-            # Squares of what half and single precision hold can be beyond them.
-            true = np.asarray(true, dtype=np.float64)
-            parts = [true - own, true]
-            if weight is not None:
-                root = np.sqrt(weight).reshape(-1, *[1] * (own.ndim - 1))
-                parts = [root * part for part in parts]
-            squares = [np.square(part).reshape(-1, part.shape[-1]).sum(axis=0) for part in parts]
-            errors += np.sqrt(squares[0] / np.maximum(squares[1], TINY)).tolist()
-    return np.array(errors)
+def squares_of_outputs(parts: Sequence[FloatArray], weight: FloatArray | None) -> FloatArray:
+    """Weighted sums of squares (n, c + s) over the points of each sample, of channels (n, P, c) and scalars (n, s)."""
+    found = np.concatenate(
+        [np.square(part).reshape(len(part), -1, part.shape[-1]).sum(axis=1) for part in parts], axis=1
+    )
+    return found if weight is None else weight[:, np.newaxis] * found
 
 
 def physical(targets: Targets, origin: Any, size: Any) -> Targets:
