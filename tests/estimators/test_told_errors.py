@@ -9,7 +9,7 @@ from sklearn.base import clone
 from skop import ConformalRegressor, FieldSet, PODRegressor, RolloutRegressor, TimeConditionedRegressor
 from skop.estimators.classical import _few_samples
 from skop.exceptions import FieldDataError
-from skop.metrics import relative_l2_score
+from skop.metrics import relative_l2_error, relative_l2_score
 
 pytestmark = pytest.mark.usefixtures("choice_repeated")
 
@@ -283,3 +283,27 @@ def test_repeated_choices_of_more_than_eight_samples_keep_outputs_and_logarithms
         assert all(parts == first for _, parts in others)
     else:
         assert all(like is None for like, _ in others)
+
+
+def arrhenius(n_samples, seed):
+    """Rates of reactions, over more than ten decades."""
+    rng = np.random.default_rng(seed)
+    temperature, energy, factor = (rng.uniform(*ends, n_samples) for ends in ((300, 1200), (4e4, 1.2e5), (8, 10)))
+    rates = 10**factor * np.exp(-energy / (8.314 * temperature))
+    return np.column_stack([temperature, energy, 10**factor]), rates
+
+
+def test_an_error_of_a_few_large_values_is_named():
+    X, y = arrhenius(25, seed=1)
+    with pytest.warns(UserWarning, match=r"scalar 0 are 4.2e-06 to 1.8e\+07.*of about 2 of 25 samples. Relative"):
+        model = PODRegressor().fit(X, y)
+    new, true = arrhenius(1000, seed=2)
+    assert relative_l2_error(true, model.predict(new), kind="scalar") > 3 * model.leave_one_out_error_
+
+
+@pytest.mark.parametrize("is_exact", [True, False])
+def test_an_error_of_all_samples_is_not_named(recwarn, is_exact):
+    """Logarithms are even, and where a law is learned exactly no error is larger than another."""
+    X, y = arrhenius(25, seed=1)
+    PODRegressor().fit(X, X[:, 2] ** 3 / X[:, 1] if is_exact else 20 + np.log(y))
+    assert not [str(w.message) for w in recwarn if "of np.log(y)" in str(w.message)]
