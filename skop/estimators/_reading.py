@@ -143,9 +143,11 @@ class FieldReader(BaseEstimator):
                     warn(str(finding))
         return data
 
-    def _problems(self, data: TrainingData, columns: Sequence[str] | None, *, has_groups: bool) -> list[Finding]:
-        """What a fit warns of in its samples."""
-        return Profile(data, columns, has_groups=has_groups).problems()
+    def _problems(
+        self, data: TrainingData, columns: Sequence[str] | None, *, has_groups: bool, frame_size: int | None = None
+    ) -> list[Finding]:
+        """What a fit warns of in its samples; y may be frames of a number of channels each."""
+        return Profile(data, columns, has_groups=has_groups, frame_size=frame_size).problems()
 
     @property
     def _mesh_options(self) -> dict[str, Any]:

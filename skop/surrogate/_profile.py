@@ -361,8 +361,9 @@ class Profile:
         names: Sequence[str] | None = None,
         *,
         has_groups: bool = False,
+        frame_size: int | None = None,
     ) -> None:
-        self.data, self.inputs, self.has_groups = data, data.inputs, has_groups
+        self.data, self.inputs, self.has_groups, self.frame_size = data, data.inputs, has_groups, frame_size
         self.is_table = data.spec.has_features
         self.param_names = columns if self.is_table else data.spec.param_names
         self.names = names or data.names or range(len(data.inputs))
@@ -446,7 +447,7 @@ class Profile:
         sides = np.subtract(*self.boxes[::-1]).max(axis=1)
         sizes = {
             "X": [(f"{column.label} (root mean square)", column.size) for column in self.of["input"]],
-            "y": [(f"{column.label} (root mean square)", column.size) for column in self.of["target"]],
+            "y": self._sizes_of_targets(),
             "the box": [] if self.inputs.shared_coords else [("longest side", sides)],
         }
         for source, parts in sizes.items():
@@ -463,6 +464,17 @@ class Profile:
                     "leave it out."
                 )
                 yield Finding("problem", text, samples, what, own, middle, middle)
+
+    def _sizes_of_targets(self) -> list[tuple[str, FloatArray]]:
+        """Sizes of the target channels, of all frames together: in one of these a run may pass through zero."""
+        columns, size = self.of["target"], self.frame_size
+        if size is None or len(columns) <= size:
+            return [(f"{column.label} (root mean square)", column.size) for column in columns]
+        frames = [(columns[k].label, [column.size for column in columns[k::size]]) for k in range(size)]
+        return [
+            (f"{label} (root mean square of all frames)", np.sqrt(np.mean(np.square(sizes), axis=0)))
+            for label, sizes in frames
+        ]
 
     def _odd(self, sizes: FloatArray, source: str) -> IntArray:
         """Samples of another size; results of zeros are none where a parameter or a field of X is 0 beside others."""

@@ -702,3 +702,30 @@ def test_a_time_without_a_logarithm_is_called_the_time(form):
     wrong = wrong if form == "table" else X.with_params(wrong)
     with pytest.warns(ExtrapolationWarning), pytest.raises(FieldDataError, match="parameter 0 of X is -1 in sample 3"):
         model.predict(wrong, times=[0.1])
+
+
+@pytest.mark.parametrize("way", ["time", "step"])
+def test_the_size_of_a_run_is_that_of_all_its_frames(recwarn, way):
+    """A wave that passes through zero in one frame is of the size of others; a run in other units is not."""
+    points, times = np.linspace(0, 1, 9), np.arange(8.0)
+    phase = np.random.default_rng(0).uniform(0.9, 1.6, 12)
+    phase[4] = np.pi / 2 - 5.0 + 1e-4
+    waves = np.sin(np.pi * points)[None, :, None] * np.cos(phase[:, None, None] + times)
+    model = PODRegressor(regressor="ridge")
+
+    def said(waves):
+        recwarn.clear()
+        if way == "time":
+            TimeConditionedRegressor(model, times=times).fit(phase[:, None], FieldSet(points[:, None], waves))
+        else:
+            RolloutRegressor(model, window=2).fit(
+                *(FieldSet(points[:, None], waves[..., k]) for k in (slice(2), slice(2, None)))
+            )
+        return [str(w.message) for w in recwarn if "y of" in str(w.message) and "another size" in str(w.message)]
+
+    assert not said(waves)
+    waves[7] *= 1000.0
+    (message,) = said(waves)
+    assert message.startswith(
+        "y of sample 7 is of another size than that of the other samples: its channel 0 (root mean"
+    )

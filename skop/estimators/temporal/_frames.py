@@ -89,6 +89,10 @@ class BaseFrameRegressor(MeasuresCost, WrappingRegressor):
         """Return a copy that predicts some of the frames of the fit, and the numbers of these frames."""
         raise NotImplementedError
 
+    def _frame_size(self, data: TrainingData) -> int:
+        """Number of channels of a frame of y."""
+        raise NotImplementedError
+
     def _takes_series(self, X: Any, y: Any) -> bool:
         """Whether X or y of a fit is time series of meshes."""
         return is_mesh_series(X) or is_mesh_series(y)
@@ -108,11 +112,14 @@ class BaseFrameRegressor(MeasuresCost, WrappingRegressor):
             X, y = self._open_training_series(runs, targets)
         return super()._read(X, y, params=params, sample_weight=sample_weight, groups=groups, **options)
 
-    def _problems(self, data: TrainingData, columns: Sequence[str] | None, *, has_groups: bool) -> list[Finding]:
+    def _problems(
+        self, data: TrainingData, columns: Sequence[str] | None, *, has_groups: bool, frame_size: int | None = None
+    ) -> list[Finding]:
         """What a fit warns of, with fields of meshes and frames by their names; X may hold the first frame."""
         held, field, inputs = self.__dict__.get("series_"), data.targets.field, data.inputs
+        frame_size = None if field is None else self._frame_size(data)
         if held is None or field is None:
-            return super()._problems(data, columns, has_groups=has_groups)
+            return super()._problems(data, columns, has_groups=has_groups, frame_size=frame_size)
         components = held["components"]
         parts = {name: [name] if count == 1 else [f"{name}_{k}" for k in range(count)] for name, count in components}
         frame = [part for own in parts.values() for part in own]
@@ -126,7 +133,7 @@ class BaseFrameRegressor(MeasuresCost, WrappingRegressor):
         starts = {
             f"channel {part!r}" for name in given if name in held["target_fields"] for part in parts.get(name, ())
         }
-        found = super()._problems(data, columns, has_groups=has_groups)
+        found = super()._problems(data, columns, has_groups=has_groups, frame_size=frame_size)
         return [finding for finding in found if not (finding.what in starts and " equals " in str(finding))]
 
     def _read_inputs(self, X: Any, params: Any = None) -> tuple[FieldSet, list[Any] | None]:

@@ -214,6 +214,10 @@ class RolloutRegressor(BaseFrameRegressor):
             _warn_if_worse_than_last(self, data, weight)
         return self
 
+    def _frame_size(self, data: TrainingData) -> int:
+        """Number of channels of a frame of y."""
+        return self._count_steps(data.inputs.n_channels, data.spec.n_outputs)[1]
+
     def _fit(self, data: TrainingData, weight: FloatArray | None, fit: Callable[..., Any]) -> None:
         """Fit the estimator on windows and the frames that follow them."""
         frames, places = self._target_frames(data)

@@ -191,6 +191,10 @@ class TimeConditionedRegressor(BaseFrameRegressor):
             self.interpolated_ = self._find_poor_gaps(data, weight)
         return self
 
+    def _frame_size(self, data: TrainingData) -> int:
+        """Number of channels of a frame of y."""
+        return data.spec.n_outputs // len(self._frame_times(data.spec.n_outputs))
+
     def _fit(self, data: TrainingData, weight: FloatArray | None, fit: Callable[..., Any]) -> None:
         """Fit the estimator on pairs of a sample and a time."""
         outputs, places = self._target_frames(data)
