@@ -302,6 +302,20 @@ def test_a_law_with_noise_over_many_decades_is_not_extrapolated_over_as_many():
     assert 2 < found / y.max() < 100
 
 
+def test_a_law_of_powers_goes_on_in_the_ranges_of_its_parameters():
+    """The largest value of the ranges is hundreds of times that of the samples, whose noise is 2 %."""
+    rng = np.random.default_rng(0)
+    params = 10 ** rng.uniform(0, 2, (80, 4))
+    y = params.prod(axis=1)
+    rows = np.argsort(y)[:60]
+    model = PODRegressor(regressor="ridge", param_transform="log", target_transform="log")
+    model.fit(params[rows], y[rows] * np.exp(0.02 * rng.normal(size=60)))
+    corner = params[rows].max(axis=0)
+    (found,) = model.predict([corner])
+    assert corner.prod() > 200 * y[rows].max()
+    assert 0.9 < found / corner.prod() < 1.1
+
+
 def test_logarithms_go_on_by_their_tangents():
     rows = np.concatenate([X, np.zeros((1, 3))])
     (model,) = PODRegressor(regressor="ridge", param_transform="log").fit(rows, wave(rows)).models_

@@ -501,7 +501,7 @@ class ModelSearch:
         components = model.basis.components_
         if model.learns_logarithms:
             unseen = parts.coefficients[:, : residuals.shape[1]] - residuals
-            model.bounds = targets.bounds(model.basis.inverse_transform(unseen))
+            model.bounds = targets.bounds(model.basis.inverse_transform(unseen), _largest_of_plane(model))
         model.between = between_values(selection, found.system, model.regressor, components)
         held = parts.variances[: len(components)] @ components**2
         weighted = parts.centred if weight is None else weight[:, np.newaxis] * parts.centred
@@ -543,6 +543,17 @@ class ModelSearch:
                 found = found.copy()
                 found[is_below] = residuals
         return lowest, found
+
+
+def _largest_of_plane(model: OutputModel) -> FloatArray | None:
+    """Largest rows (m,) that a model predicts in the ranges of its parameters; None if it is no plane over these."""
+    points, (kernel, *others) = model.regressor.points, model.regressor.kernels
+    if others or kernel.name != "none" or kernel.degree > 1 or points.shape[1] > len(model.shift):
+        return None
+    low, high = points.min(axis=0), points.max(axis=0)
+    corners = np.concatenate([[low], low + np.diag(high - low)])
+    first, *ends = model.basis.inverse_transform(model.regressor.predict(corners) * model.output_scale)
+    return np.asarray(first + np.maximum(np.subtract(ends, first), 0.0).sum(axis=0))
 
 
 def _subset(own: Outputs, chosen: Any) -> Outputs:
