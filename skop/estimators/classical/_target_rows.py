@@ -12,7 +12,7 @@ import numpy as np
 
 from skop._typing import FloatArray, IntArray
 from skop.data import Predictions, Targets
-from skop.estimators.classical._components import MATTERS, Decomposition, mean_of, of_others, variance_of
+from skop.estimators.classical._components import Decomposition, mean_of, of_others, variance_of
 from skop.estimators.classical._kernel_models import ROUNDING, TINY
 from skop.metrics import channel_sizes
 
@@ -175,9 +175,9 @@ class TargetRows:
 
         The exponential of what grows beyond the range in the fit has no bound, and few samples rarely show where it
         grows. As much above the range as it spans is predicted, but, with predictions (n, m) of unseen samples, of a
-        value with an error e relative to its size no more than 1 + 1 / e times the largest: exact laws go on. A law of
-        powers whose error does not matter goes on up to the largest rows (m,) within the ranges of the inputs. Below
-        the range they all do, down to the least number of full precision, since what is small has a small error.
+        value with an error e relative to its size no more than 1 + 1 / e times the largest: exact laws go on. A
+        plane, which does not overshoot, goes on up to its largest rows (m,) in the ranges of the inputs. Below the
+        range they all do, down to the least number of full precision, since what is small has a small error.
         """
         low, high = self.rows.min(axis=0), self.rows.max(axis=0)
         above = high - low
@@ -190,7 +190,7 @@ class TargetRows:
                 error = np.sqrt(mean_of(wrong**2, self.weight) / mean_of(true**2, self.weight))
             supported = np.log1p(1.0 / np.maximum(error, TINY)) / unit
             if largest is not None:
-                supported = np.where(error < MATTERS, np.maximum(supported, largest - high), supported)
+                supported = np.maximum(supported, largest - high)
             above = np.minimum(above, supported)
         return np.stack([np.minimum(low, np.log(TINY) / unit), high + above])
 
