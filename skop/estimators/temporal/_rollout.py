@@ -215,8 +215,8 @@ class RolloutRegressor(BaseFrameRegressor):
         return self
 
     def _frame_size(self, data: TrainingData) -> int:
-        """Number of channels of a frame of y."""
-        return self._count_steps(data.inputs.n_channels, data.spec.n_outputs)[1]
+        """Number of channels of a frame of y; the fit refuses channels that are no whole frames."""
+        return data.spec.n_outputs if self.n_steps == 1 else max(data.inputs.n_channels // self.window, 1)
 
     def _fit(self, data: TrainingData, weight: FloatArray | None, fit: Callable[..., Any]) -> None:
         """Fit the estimator on windows and the frames that follow them."""
