@@ -66,12 +66,76 @@ def test_short_grids_are_linear():
     np.testing.assert_allclose(interpolate_fields(held, query_points(places, held))[0], linear(places), atol=1e-12)
 
 
+WAVE, JUMP, NOISE = range(3)
+
+
+def channels(points):
+    """A smooth field, one with a jump, and noise."""
+    phase = 4 * points @ np.arange(1.0, points.shape[-1] + 1)
+    noise = np.random.default_rng(4).standard_normal(len(points))
+    return np.stack([np.sin(phase), phase > 4, noise], axis=-1)
+
+
+@pytest.mark.parametrize("n_dims", [1, 2])
+def test_smooth_channels_are_curved_and_others_stay_within_their_values(n_dims):
+    errors = []
+    for size in (500, 500 * 4**n_dims):
+        points = scattered(n_dims, (size,))[0]
+        held, places = FieldSet(points, channels(points)[None]), FieldSet(inside(n_dims, 200), np.empty((1, 200, 0)))
+        curved, straight = (interpolate_fields(held, places, method=method)[0] for method in ("auto", "linear"))
+        np.testing.assert_array_equal(curved[:, [JUMP, NOISE]], straight[:, [JUMP, NOISE]])
+        truth = channels(inside(n_dims, 200))[:, WAVE]
+        errors.append([np.linalg.norm(found[:, WAVE] - truth) for found in (curved, straight)])
+    assert all(curved < 0.5 * straight for curved, straight in errors)
+    if n_dims == 2:  # slopes of neighbours agree, so that the error falls faster than that of planes
+        assert errors[0][0] / errors[1][0] > 1.5 * errors[0][1] / errors[1][1]
+
+
+def test_long_cells_at_a_wall_are_curved():
+    """Cells of an O-grid with an aspect of 1e5 at the wall, between whose nodes the flow around a cylinder is asked."""
+
+    def nodes(n_across, n_around):
+        radius = 1 + 1e-6 * np.expm1(np.linspace(0, 1, n_across) * np.log(2e6 + 1))[:, None]
+        angle = 2 * np.pi * np.arange(n_around) / n_around
+        return np.stack([radius * np.cos(angle), radius * np.sin(angle)], axis=-1).reshape(-1, 2)
+
+    def potential(points):
+        return points[:, 0] * (1 + 1 / (points**2).sum(axis=1))
+
+    points, places = nodes(40, 64), nodes(79, 128)
+    found = at(points, potential(points), places)
+    straight = interpolate_fields(
+        FieldSet(points, potential(points)[None, :, None]),
+        FieldSet(places, np.empty((1, len(places), 0))),
+        method="linear",
+    )
+    curved, flat = (np.linalg.norm(np.ravel(values) - potential(places)) for values in (found, straight))
+    assert curved < 0.5 * flat
+
+
+@pytest.mark.parametrize("n_dims", [1, 2])
+def test_other_channels_and_samples_do_not_change_how_a_channel_is_interpolated(n_dims):
+    points = scattered(n_dims, (80,))[0]
+    fields, places = channels(points), inside(n_dims)
+    missing = np.where(np.arange(len(points)) < 9, np.nan, fields[:, WAVE])
+    held = FieldSet(points, np.stack([np.column_stack([fields, missing]), np.column_stack([2 * fields, fields[:, 0]])]))
+    found = interpolate_fields(held, FieldSet(places, np.empty((2, len(places), 0))))
+    for column in range(4):
+        alone = FieldSet(points, np.asarray(held.values)[:1, :, column : column + 1])
+        alone = interpolate_fields(alone, FieldSet(places, np.empty((1, len(places), 0))))
+        np.testing.assert_array_equal(alone[0, :, 0], found[0, :, column])
+    # Powers of two change no digit.
+    np.testing.assert_array_equal(found[1, :, :3], 2 * found[0, :, :3])
+
+
 def test_interpolation_is_linear_in_the_field():
     points = scattered(2)
     first, second = ([np.random.default_rng(s + len(p)).random((len(p), 1)) for p in points] for s in (0, 1))
     both = [2 * one - 3 * other for one, other in zip(first, second, strict=True)]
     places = FieldSet([inside(2), inside(2, 7)], [np.zeros((20, 1)), np.zeros((7, 1))])
-    one, other, found = (interpolate_fields(FieldSet(points, fields), places) for fields in (first, second, both))
+    one, other, found = (
+        interpolate_fields(FieldSet(points, fields), places, method="linear") for fields in (first, second, both)
+    )
     np.testing.assert_allclose(found, 2 * one - 3 * other, atol=1e-12)
 
 
