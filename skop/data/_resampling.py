@@ -27,7 +27,7 @@ from scipy.interpolate import (
     make_interp_spline,
 )
 from scipy.sparse import csr_array
-from scipy.spatial import KDTree, QhullError
+from scipy.spatial import Delaunay, KDTree, QhullError
 from sklearn.utils import gen_batches
 
 from skop._typing import FloatArray, GridShape, IntArray
@@ -219,6 +219,9 @@ def interpolate_fields(
     H. Akima, "A new method of interpolation and smooth curve fitting based on local procedures", Journal of the ACM 17,
     1970, with the weights of `scipy.interpolate.Akima1DInterpolator` with ``method="makima"``.
     """
+    for name, word, known in (("method", method, ("auto", "linear")), ("outside", outside, ("hull", "point"))):
+        if word not in known:
+            raise ValueError(f"{name} is {word!r}; expected one of {known}.")
     values = fields.values
     if values is None:
         raise FieldDataError("this FieldSet has coordinates but no values to interpolate.")
@@ -244,6 +247,10 @@ def _at(
     """Interpolate values ``(P, k)`` from the points of a sample to values ``(Q, k)`` at other points."""
     if own.shape == wanted.shape and (np.abs(wanted - own) <= SAME_POINT * np.ptp(own, axis=0)).all():
         return values.astype(np.float64)
+    if method == "auto" and grid_shape is None:
+        # Triangles of four points on a circle depend on the order of the points, and the last digits of slopes.
+        order = np.lexsort(own.T[::-1])
+        own, values = own[order], values[order]
     distance, nearest = _nearest(own, wanted)
     result = values[nearest].astype(np.float64)
     moved = distance > 0
@@ -295,13 +302,14 @@ def _between(
     if found is not None:
         # Lines can be numbered downwards, or the first axis of the array along the last one of space.
         return _on_grid(own[found[1]], values[found[1]], wanted, found[0])
-    inside, facets = _linear(own, values, wanted)
-    outside = np.isnan(inside[:, -1])
-    result = np.where(np.isnan(inside[:, :-1]), nearest, inside[:, :-1])
+    curved = np.zeros(values.shape[1], dtype=bool)
     if method == "auto" and own.shape[1] < 3:
-        is_curved = _are_better_curved(own, values)
-        curved = _curved(own, values[:, is_curved], wanted)
-        result[:, is_curved] = np.where(np.isnan(curved), result[:, is_curved], curved)
+        curved = _are_better_curved(own, values)
+    straight, cubic, facets = _straight_and_cubic(own, values, wanted, curved)
+    outside = np.isnan(straight[:, -1])
+    result = np.where(np.isnan(straight[:, :-1]), nearest, straight[:, :-1])
+    cubic = np.clip(cubic, values[:, curved].min(axis=0), values[:, curved].max(axis=0))
+    result[:, curved] = np.where(np.isnan(cubic), result[:, curved], cubic)
     if reach is not None and outside.any():
         there, moves = _on_hull(own, values, wanted[outside], facets)
         # A place in a gap between simplices, by rounding, is nearer to a point of the sample than to the hull, too.
@@ -309,54 +317,44 @@ def _between(
     return result
 
 
-def _linear(own: FloatArray, values: FloatArray, wanted: FloatArray) -> tuple[FloatArray, IntArray]:
-    """Linear interpolation ``(Q, k + 1)`` and the facets of the hull; the last column is NaN outside."""
+def _straight_and_cubic(
+    own: FloatArray, values: FloatArray, wanted: FloatArray, curved: npt.NDArray[np.bool_]
+) -> tuple[FloatArray, FloatArray, IntArray]:
+    """Linear interpolation ``(Q, k + 1)``, cubics of the curved columns, NaN where there are none, and the hull."""
     # The ones tell where a place is outside, also where a value is NaN.
-    values = np.column_stack([values, np.ones(len(own))])
+    wide = np.column_stack([values, np.ones(len(own))])
+    cubic = np.full((len(wanted), np.count_nonzero(curved)), np.nan)
     if own.shape[1] == 1:
         order = np.argsort(own[:, 0], kind="stable")
-        columns = [np.interp(wanted[:, 0], own[order, 0], column[order]) for column in values.T]
-        return np.stack(columns, axis=-1), order[[0, -1]]
-    interpolator = LinearNDInterpolator(own, values, rescale=True)
-    return interpolator(wanted), interpolator.tri.convex_hull
-
-
-def _curved(own: FloatArray, values: FloatArray, wanted: FloatArray) -> FloatArray:
-    """Interpolation ``(Q, k)`` by piecewise cubics on a line or in the plane; NaN outside and where there is none."""
-    found = np.full((len(wanted), values.shape[1]), np.nan)
-    known = np.isfinite(values).all(axis=0)
-    if not known.any():
-        return found
-    if own.shape[1] == 2:
-        # The slopes are found by steps from point to point, and depend on their order in the last digits.
-        order = np.lexsort(own.T)
-        interpolator = CloughTocher2DInterpolator(own[order], values[order][:, known], rescale=True)
-        found[:, known] = interpolator(wanted)
-        return found
-    line, first = np.unique(own[:, 0], return_index=True)
-    if len(line) == len(own):  # else one place has several values, between which there is a jump
-        interpolator = Akima1DInterpolator(line, values[first][:, known], method="makima", extrapolate=False)
-        found[:, known] = interpolator(wanted[:, 0])
-    return found
+        line, place = own[order, 0], wanted[:, 0]
+        # A place with several values has a jump.
+        if len(line) > 1 and curved.any() and (np.diff(line) > 0).all():
+            cubic = Akima1DInterpolator(line, values[order][:, curved], method="makima", extrapolate=False)(place)
+        return np.stack([np.interp(place, line, column[order]) for column in wide.T], axis=-1), cubic, order[[0, -1]]
+    middle, size = own.mean(axis=0), np.ptp(own, axis=0)
+    size[size == 0] = 1.0
+    triangles, wanted = Delaunay((own - middle) / size), (wanted - middle) / size
+    if curved.any():
+        cubic = CloughTocher2DInterpolator(triangles, values[:, curved])(wanted)
+    return LinearNDInterpolator(triangles, wide)(wanted), cubic, triangles.convex_hull
 
 
 def _are_better_curved(own: FloatArray, values: FloatArray) -> npt.NDArray[np.bool_]:
     """Whether cubics have less error than linear interpolation at points that are held out, for each column."""
-    order = np.lexsort(own.T)
-    order = order[np.random.default_rng(0).permutation(len(own))]
+    known = np.asarray(np.isfinite(values).all(axis=0))
+    order = np.random.default_rng(0).permutation(len(own))
     sizes, count = np.zeros((2, values.shape[1])), 0
     for part in range(_PARTS):
         is_out = np.zeros(len(own), dtype=bool)
         is_out[order[part::_PARTS]] = True
         try:
-            rest = own[~is_out], values[~is_out], own[is_out]
-            found = np.stack([_linear(*rest)[0][:, :-1], _curved(*rest)])
+            straight, cubic, _ = _straight_and_cubic(own[~is_out], values[~is_out], own[is_out], known)
         except QhullError:  # too few points
-            return np.zeros(values.shape[1], dtype=bool)
-        # Nothing is said of points outside the hull of the others.
-        errors = np.where(np.isnan(found).any(axis=0), 0.0, found - values[is_out])
-        # Squares would be those of a few points in slivers at the rim.
-        sizes, count = sizes + np.abs(errors).sum(axis=1), count + is_out.sum()
+            break
+        errors = np.abs(np.stack([straight[:, :-1][:, known], cubic]) - values[is_out][:, known])
+        # Nothing is said of points outside the hull of the others. Squares would be those of a few points in slivers.
+        sizes[:, known] += np.where(np.isnan(errors).any(axis=0), 0.0, errors).sum(axis=1)
+        count += int(is_out.sum())
         if count >= _ENOUGH:
             break
     return np.asarray(sizes[1] < sizes[0])

@@ -86,9 +86,35 @@ def test_smooth_channels_are_curved_and_others_stay_within_their_values(n_dims):
         np.testing.assert_array_equal(curved[:, [JUMP, NOISE]], straight[:, [JUMP, NOISE]])
         truth = channels(inside(n_dims, 200))[:, WAVE]
         errors.append([np.linalg.norm(found[:, WAVE] - truth) for found in (curved, straight)])
+        steep = np.exp(8 * np.tanh(20 * (points[:, 0] - 0.5)))  # over seven decades
+        found = at(points, steep, inside(n_dims, 200))
+        assert steep.min() <= found.min()
+        assert found.max() <= steep.max()
     assert all(curved < 0.5 * straight for curved, straight in errors)
     if n_dims == 2:  # slopes of neighbours agree, so that the error falls faster than that of planes
         assert errors[0][0] / errors[1][0] > 1.5 * errors[0][1] / errors[1][1]
+
+
+@pytest.mark.parametrize("size", [2, 3, 4, 9])
+def test_few_points_of_a_line_are_interpolated(size):
+    line = np.linspace(0, 1, size)[:, None] ** 2
+    np.testing.assert_allclose(at(line, 2 - line[:, 0], np.array([[0.3], [0.7]])), [1.7, 1.3], rtol=1e-12)
+
+
+def test_a_line_with_two_values_at_a_place_is_linear():
+    line = np.sort(np.append(np.linspace(0, 1, 41), 0.5))
+    values = np.sin(3 * line) + (np.arange(42) > 20)
+    wanted = np.linspace(0.01, 0.99, 33)
+    wanted = wanted[np.abs(wanted - 0.5) > 0.01]
+    found = at(line[:, None], values, wanted[:, None])
+    np.testing.assert_allclose(found, np.interp(wanted, line, values), rtol=1e-12)
+
+
+def test_words_that_are_no_choices_are_named():
+    held = FieldSet(inside(2), inside(2)[None])
+    for words in ({"method": "cubic"}, {"outside": "nan"}):
+        with pytest.raises(ValueError, match=r"is '(cubic|nan)'; expected one of \('"):
+            interpolate_fields(held, held, **words)
 
 
 def test_long_cells_at_a_wall_are_curved():

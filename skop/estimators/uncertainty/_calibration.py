@@ -385,9 +385,9 @@ def _raised(sizes: FloatArray, places: FieldSet) -> FloatArray:
 
 def _scale_at(scale: FloatArray, points: FloatArray | None, places: FieldSet) -> FloatArray:
     """Scale (P, q) of nodes at the points of samples, (n, P, q) or (T, q)."""
-    coords = np.asarray(places.coords)
-    if places.shared_coords and points is not None and np.array_equal(coords, points):
-        return np.broadcast_to(scale, (len(places), *scale.shape))
-    at_nodes = FieldSet(np.asarray(points), np.broadcast_to(scale, (len(places), *scale.shape)).copy())
-    # Curves through positive numbers can be lower than all of these.
-    return np.asarray(np.maximum(interpolate_fields(at_nodes, places), scale.min(axis=0)))
+    if places.shared_coords:
+        # Without an interpolation for each sample.
+        found = interpolate_fields(FieldSet(np.asarray(points), scale[None]), places[:1])
+        return np.broadcast_to(found, (len(places), *found.shape[1:]))
+    copies = np.broadcast_to(scale, (len(places), *scale.shape))
+    return interpolate_fields(FieldSet(np.asarray(points), copies), places)
