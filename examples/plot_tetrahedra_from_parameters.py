@@ -74,9 +74,9 @@ errors = {name: 1 - model.score(X_test, y_test) for name, model in models.items(
 print(f"{'fields and scalars':<19}" + "".join(f"{errors[name]:12.4f}" for name in models))
 
 # %%
-# Both are close here, and the Gaussian process is fitted far sooner: the fields depend smoothly on seven parameters,
-# and the points correspond from beam to beam. The error of the network varies from seed to seed. The network does not
-# need corresponding points, and gains from more runs and a longer training (`max_iter`).
+# The Gaussian process is the more accurate one here and is fitted far sooner: the fields depend smoothly on seven
+# parameters, and the points correspond from beam to beam. How far the network is behind varies from seed to seed. It
+# does not need corresponding points, and gains from more runs and a longer training (`max_iter`).
 #
 # The scalars
 # -----------
