@@ -145,8 +145,8 @@ def test_tetrahedra_from_parameters(run_example):
     assert lines[-2] == "beam_0.vtu: 189 points, 60 tetra10"
     assert lines[-1].split()[3] == f"{1e3 * variables['largest'][0]:.4f}"
     assert max(variables["errors"].values()) < 0.18
-    # What the text concludes: the network is behind, though of use. With five seeds the quotient was 1.04 to 1.42, and a
-    # processor with other rounding is like another seed.
+    # What the text concludes: the network is behind, though of use. With five seeds the quotient was 1.04 to 1.42, and
+    # a processor with other rounding is like another seed.
     lamo, pod = variables["errors"].values()
     assert 0.9 < lamo / pod < 1.8
     beam, written = variables["beam"], variables["in_si_units"].values[0]

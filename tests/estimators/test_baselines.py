@@ -618,7 +618,7 @@ def test_the_spread_holds_what_the_components_leave_out():
 
 
 def test_the_spread_at_other_points_lies_between_those_of_the_points():
-    X = RANDOM.uniform(-1, 1, (20, 2))
+    X = np.random.default_rng(0).uniform(-1, 1, (20, 2))
     points = np.linspace(0, 1, 6)[:, None]
     y = FieldSet(points, np.sin(X[:, :1] + 3 * points[:, 0])[..., None])
     model = PODRegressor().fit(X, y)

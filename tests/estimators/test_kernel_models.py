@@ -231,6 +231,21 @@ def test_kriging_variances_are_those_of_the_saddle_point_system():
         np.testing.assert_allclose(model.variances(new)[:, 0] / model.sizes[0], expected, rtol=1e-6, atol=1e-8)
 
 
+def test_leave_one_out_errors_have_the_rounding_of_the_kernel_in_them():
+    """With long length scales, coefficients can be so large that the rounding of the kernel changes predictions."""
+    for groups in (None, np.arange(24) // 2):
+        for seed in range(5):
+            generator = np.random.default_rng(seed)
+            points, targets = generator.random((24, 2)), generator.normal(size=(24, 1))
+            system, changes = System(Kernel("gaussian", 0, np.array([1800.0, 1e6])), points, groups=groups), []
+            for penalty in system.penalties[:8]:
+                model = KernelModel.fit(targets, system, np.array([penalty]), groups)
+                change = model.predict(points + 1e-8 * generator.normal(size=(24, 2))) - model.predict(points)
+                changes.append(np.linalg.norm(change))
+                assert changes[-1] < 2 * np.linalg.norm(model.left_out)
+            assert max(changes) > np.linalg.norm(targets)
+
+
 def test_length_scales_lower_the_error_and_find_what_does_not_matter():
     generator = np.random.default_rng(0)
     points = generator.uniform(-1, 1, (60, 3))

@@ -24,6 +24,8 @@ __all__ = [
     "MOST_EXACT",
     "OF_USE",
     "PARTS",
+    "ROUNDING",
+    "TINY",
     "Basis",
     "Decomposition",
     "between_ends",
@@ -52,6 +54,10 @@ MATTERS = 0.05
 PARTS = 8
 #: Kernels use inducing samples above this number of samples.
 MOST_EXACT = 2000
+#: Keeps quotients of numbers in any unit finite.
+TINY = float(np.finfo(float).tiny)
+#: Relative differences up to this are rounding.
+ROUNDING = 1e-13
 #: Compute distances from differences up to this number of inputs, from products above.
 FEW_INPUTS = 32
 #: Compute components from products of samples if a decomposition would take more products than this.

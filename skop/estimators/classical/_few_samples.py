@@ -14,9 +14,9 @@ from sklearn.base import clone
 from skop._typing import FloatArray, IntArray
 from skop.data import Predictions, TrainingData
 from skop.estimators._weights import samples_with_weight
-from skop.estimators.classical._components import FEW, MATTERS, OF_USE, PARTS, between_ends
+from skop.estimators.classical._components import FEW, MATTERS, OF_USE, PARTS, ROUNDING, TINY, between_ends
 from skop.estimators.classical._copies import groups_of_same_inputs, relative
-from skop.estimators.classical._kernel_models import ROUNDING, TINY, in_order
+from skop.estimators.classical._kernel_models import in_order
 from skop.estimators.classical._target_rows import TargetRows
 from skop.exceptions import FieldDataError, held_warnings, warn
 

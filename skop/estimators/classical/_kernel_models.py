@@ -34,15 +34,14 @@ from scipy.linalg import eigh, lapack, lstsq, svd
 from scipy.spatial.distance import cdist
 
 from skop._typing import FloatArray, IntArray
-from skop.estimators.classical._components import FEW_INPUTS
+from skop.estimators.classical._akima import cubics, residuals_without_each, slopes_at
+from skop.estimators.classical._components import FEW_INPUTS, ROUNDING
 from skop.estimators.files._file_checks import Held, checks, is_array
 from skop.estimators.files._persistence import KNOWN
 
 __all__ = [
     "POLYHARMONIC",
-    "ROUNDING",
     "SAME",
-    "TINY",
     "AkimaSystem",
     "Kernel",
     "KernelModel",
@@ -60,14 +59,10 @@ __all__ = [
 _PENALTIES = np.append(np.logspace(-14, 1, 16), 1e6)
 #: Points are the same below this squared distance. It keeps derivatives of roots and logarithms finite.
 SAME = 1e-30
-#: Keeps quotients of numbers in any unit finite.
-TINY = float(np.finfo(float).tiny)
-#: Relative differences up to this are rounding.
-ROUNDING = 1e-13
+#: Relative rounding of a number.
+_EPSILON = float(np.finfo(float).eps)
 #: Eigenvalues up to this part of the largest are rounding.
 _RANK = 1e-15
-#: In Akima's interpolation, changes up to this part of the slopes are rounding; number of neighbours on either side.
-_FLAT, _NEIGHBOURS = 1e-9, 3
 #: Residuals are infinite if B is below this part of its largest possible value: a sample then determines itself.
 _LEAST_FREE = 1e-9
 #: Degree of the polynomial tail that makes a polyharmonic kernel definite.
@@ -108,7 +103,7 @@ class Kernel:
     def matrix(self, left: Any, right: Any) -> Any:
         """Values of the kernel between points (q, d) and (n, d), which are arrays or tensors."""
         if self.name == "akima":
-            return _cubics(left, right)
+            return cubics(left, right[:, 0])
         line = self.linear * (left @ right.T)
         if self.name == "none":
             return line
@@ -131,14 +126,27 @@ class Kernel:
         distance = xp.sqrt(5 * squares)
         return (1 + distance + distance**2 / 3) * xp.exp(-distance)
 
-    def slope(self, squares: FloatArray) -> FloatArray:
-        """Derivative of the radial function by the squared distance, for kernels with length scales."""
+    def radial_and_slope(self, squares: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Radial function and its derivative by the squared distance, for kernels with length scales."""
         if self.name == "gaussian":
-            return -0.5 * np.exp(-0.5 * squares)
+            values = np.exp(-0.5 * squares)
+            return values, -0.5 * values
+        # In place, since memory for a matrix costs as much as its numbers.
+        distance = (3 if self.name == "matern32" else 5) * squares
+        np.sqrt(distance, out=distance)
+        decay = -distance
+        np.exp(decay, out=decay)
+        first = distance + 1
+        first *= decay
         if self.name == "matern32":
-            return -1.5 * np.exp(-np.sqrt(3 * squares))
-        distance = np.sqrt(5 * squares)
-        return -5 / 6 * (1 + distance) * np.exp(-distance)
+            decay *= -1.5
+            return first, decay
+        distance *= distance
+        distance *= decay
+        distance /= 3
+        distance += first
+        first *= -5 / 6
+        return distance, first
 
     def variance(self, points: FloatArray) -> FloatArray:
         """Value of the kernel between each point and itself."""
@@ -163,37 +171,6 @@ class Kernel:
         for degree in range(self.degree):
             count = count * (n_inputs + degree + 1) // (degree + 1)
         return count
-
-
-def _cubics(points: Any, knots: Any) -> Any:
-    """Cubics (q, 2n) at points (q, 1) for values at sorted knots (n, 1), and for slopes; lines beyond the ends."""
-    xp: Any = torch if isinstance(points, torch.Tensor) else np
-    knots = knots[:, 0]
-    apart, gaps = points - knots, knots[1:] - knots[:-1]
-    # Beyond the ends, the next knot is infinitely far.
-    far = xp.full_like(knots[:1], np.inf)
-    part = xp.where(apart < 0, -apart / xp.concatenate([far, gaps]), apart / xp.concatenate([gaps, far]))
-    part = xp.clip(part, 0.0, 1.0)
-    return xp.concatenate([(1 - part) ** 2 * (1 + 2 * part), (1 - part) ** 2 * apart], 1)
-
-
-def _slopes(knots: FloatArray, values: FloatArray) -> FloatArray:
-    """Slopes (n, r) at sorted knots (n,) of values (n, r), of which all have the same weights.
-
-    H. Akima, "A new method of interpolation and smooth curve fitting based on local procedures", J. ACM 17 (1970), with
-    norms over all values in place of the size of one, so that it does not depend on their axes.
-    """
-    inner = np.diff(values, axis=0) / np.diff(knots)[:, np.newaxis]
-    # Two more intervals at either end, of slopes that go on changing as those next to them.
-    first, last = inner[0] - inner[1], inner[-1] - inner[-2]
-    slopes = np.stack([inner[0] + 2 * first, inner[0] + first, *inner, inner[-1] + last, inner[-1] + 2 * last])
-    sizes = np.linalg.norm(slopes, axis=1)
-    # Where the slopes on either side are the same but for rounding, both weights are.
-    changes = np.linalg.norm(np.diff(slopes, axis=0), axis=1)
-    least = _FLAT * (sizes[1:-2] + sizes[2:-1]) + TINY
-    left, right = changes[2:] + least, changes[:-2] + least
-    share = (left / (left + right))[:, np.newaxis]
-    return share * slopes[1:-2] + (1 - share) * slopes[2:-1]
 
 
 def squares_between(left: Any, right: Any) -> Any:
@@ -247,6 +224,7 @@ class System:
         self.tail = left[:, sizes > 1e-10 * sizes[0]]
         is_linear = kernel.name == "none" and (not kernel.linear or points.shape[1] <= len(points) // 4)
         self.is_thin = is_linear or inducing is not None
+        self._rounding = 0.0
         if inducing is not None:
             self._decompose_features(inducing)
         elif kernel.name == "none" and not kernel.linear:
@@ -271,6 +249,7 @@ class System:
             # Where all points are the same, differences of the kernel are rounding.
             size = float(np.abs(matrix).max(initial=0.0))
             floor = ROUNDING * len(points) * size if values[:count].max(initial=0.0) < ROUNDING * size else 0.0
+            self._rounding = _EPSILON * size * np.sqrt(len(points))
             self.values, self.vectors = np.maximum(values[:count] - floor, 0.0), vectors[:, :count]
         self.largest = float(self.values.max(initial=0.0)) or 1.0
         self.penalties = self.largest * _PENALTIES
@@ -289,7 +268,7 @@ class System:
     def _decompose_features(self, inducing: IntArray) -> None:
         """Find eigenvectors of the kernel on inducing samples, from features whose products it is."""
         self.inner = System(self.kernel, self.points[inducing])
-        is_held = self.inner.values > _RANK * self.inner.largest
+        is_held = self.inner.values > max(_RANK * self.inner.largest, self.inner._rounding)
         self._half = self.inner.vectors[:, is_held] / np.sqrt(self.inner.values[is_held])
         self.matrix = self.kernel.matrix(self.points, self.inner.points)
         features = self._rooted(self.matrix @ self._half)
@@ -357,16 +336,24 @@ class System:
         least = _LEAST_FREE / (self.largest + penalties)
         if not self._parts:
             is_free = diagonal > self._rooted(self._rooted(np.ones((len(self.points), 1)))) * least
-            return coefficients, np.where(is_free, coefficients / np.where(is_free, diagonal, 1.0), np.inf), diagonal
+            divisors = self._rounded(np.where(is_free, diagonal, 1.0))
+            return coefficients, np.where(is_free, coefficients / divisors, np.inf), diagonal
         residuals, rooted = np.zeros_like(coefficients), self._unrooted(coefficients)
         for penalty, own in self._of_equal_penalties(penalties, coefficients.shape[1]):
             for rows in self._parts:
                 place = rows[..., np.newaxis], own
                 values, vectors = np.linalg.eigh(self._blocks(rows, penalty))
                 is_free = (values[:, :1] > _LEAST_FREE / (self.largest + penalty))[..., np.newaxis]
-                turned = vectors.mT @ rooted[place] / np.where(is_free, values[..., np.newaxis], 1.0)
+                turned = vectors.mT @ rooted[place] / self._rounded(np.where(is_free, values[..., np.newaxis], 1.0))
                 residuals[place] = np.where(is_free, vectors @ turned, np.inf)
         return coefficients, self._unrooted(residuals), diagonal
+
+    def _rounded(self, divisors: FloatArray) -> FloatArray:
+        """Numbers that turn coefficients into residuals, with the error of predictions by the rounding of the kernel.
+
+        It is that of a number times the norm of the coefficients, which long length scales make huge.
+        """
+        return divisors / np.hypot(1.0, self._rounding * divisors)
 
     def left_out_by(self, projected: tuple[FloatArray, FloatArray | None], penalties: FloatArray) -> FloatArray:
         """Leave-one-out residuals (l, n, r) with each of several penalties (l,) for all targets."""
@@ -491,13 +478,8 @@ class AkimaSystem(System):
         self, projected: tuple[FloatArray, FloatArray | None], penalties: FloatArray
     ) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Residuals of interpolations without one sample, after these over their variances and before one over them."""
-        values, residuals = projected[0][self._order], np.empty_like(projected[0])
-        for place, sample in enumerate(self._order):
-            near = np.arange(max(place - _NEIGHBOURS, 0), min(place + _NEIGHBOURS + 1, len(values)))
-            near = near[near != place]
-            knots, own = self._knots[near], values[near]
-            cubics = _cubics(self._knots[[[place]]], knots[:, np.newaxis])
-            residuals[sample] = values[place] - cubics @ np.concatenate([own, _slopes(knots, own)])
+        residuals = np.empty_like(projected[0])
+        residuals[self._order] = residuals_without_each(self._knots, projected[0][self._order])
         diagonal = 1 / self.left_out_variances(np.zeros(1))
         return residuals * diagonal, residuals, diagonal
 
@@ -510,7 +492,7 @@ class AkimaSystem(System):
     ) -> tuple[FloatArray, FloatArray]:
         """Values and slopes (2n, r) at the sorted samples, and a tail of zeros."""
         values = targets[self._order]
-        both = np.concatenate([values, _slopes(self._knots, values)])
+        both = np.concatenate([values, slopes_at(self._knots, values)])
         return both, np.zeros((self.kernel.n_monomials(1), targets.shape[1]))
 
     def variances(self, points: FloatArray, penalties: FloatArray) -> FloatArray:
@@ -700,16 +682,17 @@ def left_out_solver(inverse: FloatArray, parts: list[IntArray]) -> Callable[[Flo
     return solve
 
 
-def inverse_of(matrix: FloatArray) -> FloatArray:
-    """Inverse of a positive definite matrix; of one that is not by rounding, the inverse in general."""
+def inverse_of(matrix: FloatArray) -> tuple[FloatArray, float]:
+    """Inverse and log-determinant of a positive definite matrix, in its place; of one that is not by rounding too."""
     factor, is_failed = lapack.dpotrf(matrix, lower=1)
     if is_failed:
-        return np.linalg.pinv(matrix, hermitian=True)
+        return np.linalg.pinv(matrix, hermitian=True), float(np.linalg.slogdet(matrix)[1])
+    log_determinant = 2 * float(np.log(factor.diagonal()).sum())
     # Above the diagonal, both are zero.
     half = lapack.dpotri(factor, lower=1, overwrite_c=1)[0]
-    inverse: FloatArray = half + half.T
-    np.fill_diagonal(inverse, half.diagonal())
-    return inverse
+    np.add(half, half.T, out=matrix)
+    np.fill_diagonal(matrix, half.diagonal())
+    return matrix, log_determinant
 
 
 def key_of(points: FloatArray) -> FloatArray:

@@ -20,6 +20,7 @@ from skop.estimators.classical._components import (
     FEW,
     MOST_EXACT,
     PARTS,
+    TINY,
     between_ends,
     beyond_chance,
     both_ends,
@@ -35,7 +36,6 @@ from skop.estimators.classical._components import (
 from skop.estimators.classical._kernel_models import (
     POLYHARMONIC,
     SAME,
-    TINY,
     Kernel,
     KernelModel,
     System,
@@ -298,7 +298,7 @@ class Selection:
         matrix -= tail @ (tail.T @ matrix)
         matrix -= (matrix @ tail) @ tail.T
         matrix[np.diag_indices(len(matrix))] += penalty
-        inverse = inverse_of(matrix + (1.0 - penalty) * ends) - ends
+        inverse = inverse_of(matrix + (1.0 - penalty) * ends)[0] - ends
         residuals = (inverse @ (root * self.targets)) / np.maximum(inverse.diagonal(), SAME)[:, None] / root
         return replace(found, error=kernel.handicap * self.error(residuals, self.all))
 

@@ -14,8 +14,8 @@ import numpy as np
 from scipy.optimize import minimize
 
 from skop._typing import FloatArray, IntArray
-from skop.estimators.classical._components import root_of
-from skop.estimators.classical._kernel_models import TINY, Kernel, inverse_of, left_out_solver, squares_between
+from skop.estimators.classical._components import TINY, root_of
+from skop.estimators.classical._kernel_models import Kernel, inverse_of, left_out_solver, squares_between
 
 __all__ = ["OWN_SCALES", "ScaleSearch", "geometric_mean"]
 
@@ -147,37 +147,45 @@ class ScaleSearch:
         squares = squares_between(scaled, scaled)
         if rest is not None:
             squares += rest / scales[-1] ** 2
-        system = kernel.radial(squares)
+        system, slopes = kernel.radial_and_slope(squares)
         if is_linear:
             system += slope * self.line
-        system = self._complement(self._complement(system if root is None else root * system * root.T).T)
-        system.flat[:: len(system) + 1] += noise
-        system += (1.0 - noise) * self.ends
-        inverse = inverse_of(system) - self.ends
-        value, by_matrix = self._by_matrix(inverse)
-        if not self.cases[0][0]:
-            other, by_other = self._by_likelihood(inverse, float(np.linalg.slogdet(system)[1]))
-            value, by_matrix = 0.5 * (value + other), 0.5 * (by_matrix + by_other)
+        if root is not None:
+            system *= root * root.T
+        self._to_complement(system, noise)
+        inverse, log_determinant = inverse_of(system)
+        inverse -= self.ends
+        value, by_matrix = self._by_matrix(inverse, log_determinant)
         by_noise = by_matrix.trace()
         if root is not None:
             by_matrix *= root * root.T
-        flow = by_matrix * kernel.slope(squares)
+        flow = np.multiply(by_matrix, slopes, out=slopes)
         by_scales = -4 * (flow.sum(axis=1) @ scaled**2 - ((flow @ scaled) * scaled).sum(axis=0))
         by_rest = [] if rest is None else [-2 * np.vdot(flow, rest) / scales[-1] ** 2]
-        by_slope = slope * (by_matrix * self.line).sum() if is_linear else 0.0
+        by_slope = slope * np.vdot(by_matrix, self.line) if is_linear else 0.0
         return value, np.array([*by_scales, *by_rest, noise * by_noise, by_slope])
 
-    def _by_matrix(self, inverse: FloatArray) -> tuple[float, FloatArray]:
-        """Logarithm of the mean error, and its derivative by the kernel matrix."""
+    def _to_complement(self, matrix: FloatArray, noise: float) -> None:
+        """Replace a kernel matrix by its part on the complement of the tail with noise, and by 1 on the tail."""
+        across = matrix @ self.tail
+        across -= 0.5 * self.tail @ (self.tail.T @ across + (1.0 - noise) * np.eye(self.tail.shape[1]))
+        matrix -= np.concatenate([across, self.tail], axis=1) @ np.concatenate([self.tail, across], axis=1).T
+        matrix.flat[:: len(matrix) + 1] += noise
+
+    def _by_matrix(self, inverse: FloatArray, log_determinant: float) -> tuple[float, FloatArray]:
+        """Logarithm of the mean error, of both kinds, and its derivative by the kernel matrix."""
         coefficients = inverse @ self.targets
         found = [_left_out(inverse, coefficients, *case) for case in self.cases]
         errors, every_residual, slopes = zip(*found, strict=True)
         value, shares = _mean_logarithm(np.concatenate(errors), of_runs=bool(self.cases[0][0]))
+        has_likelihood = not self.cases[0][0]
+        # Where there are two kinds, the value is the mean of their logarithms.
+        shares *= 0.5 if has_likelihood else 1.0
         ends = list(accumulate(len(held) for held in errors))
         parts_of_shares = (shares[end - len(held) : end] for end, held in zip(ends, errors, strict=True))
         every_held = [slope(share) for slope, share in zip(slopes, parts_of_shares, strict=True)]
         by_coefficients = every_held[0] if len(every_held) == 1 else sum(every_held)
-        if len(self.cases) == 1 and not self.cases[0][0]:
+        if len(self.cases) == 1 and has_likelihood:
             # A product with its own transpose takes half the time.
             half = inverse * np.sqrt((by_coefficients * every_residual[0]).sum(axis=1))
             by_matrix = half @ half.T
@@ -187,19 +195,19 @@ class ScaleSearch:
                 for rows in parts or [np.arange(len(inverse))[:, np.newaxis]]:
                     half[rows] += (residuals[rows] @ held[rows].mT) @ inverse[rows]
             by_matrix = inverse @ half
-        by_matrix -= (inverse @ by_coefficients) @ coefficients.T
-        return value, 0.5 * (by_matrix + by_matrix.T)
-
-    def _by_likelihood(self, inverse: FloatArray, log_determinant: float) -> tuple[float, FloatArray]:
-        """Logarithm of the error by the likelihood, and its derivative by the kernel matrix."""
-        coefficients, m = inverse @ self.targets, max(len(inverse) - self.tail.shape[1], 1)
-        squares = max(float(np.vdot(self.targets, coefficients)), _LEAST)
-        value = 0.5 * (np.log(squares) + log_determinant / m)
-        return value, 0.5 * (inverse / m - coefficients @ coefficients.T / squares)
-
-    def _complement(self, matrix: FloatArray) -> FloatArray:
-        """Part of columns on the complement of the tail."""
-        return matrix - self.tail @ (self.tail.T @ matrix)
+            by_matrix = 0.5 * (by_matrix + by_matrix.T)
+        across = inverse @ (0.5 * by_coefficients)
+        if has_likelihood:
+            m = max(len(inverse) - self.tail.shape[1], 1)
+            squares = max(float(np.vdot(self.targets, coefficients)), _LEAST)
+            value = 0.5 * value + 0.25 * (np.log(squares) + log_determinant / m)
+            inverse *= 0.25 / m
+            by_matrix += inverse
+            across += 0.125 * coefficients / squares
+        outer = across @ coefficients.T
+        by_matrix -= outer
+        by_matrix -= outer.T
+        return value, by_matrix
 
 
 def _left_out(inverse: FloatArray, coefficients: FloatArray, parts: list[IntArray], weights: FloatArray) -> Any:
@@ -239,6 +247,8 @@ def geometric_mean(errors: Sequence[float], *, of_runs: bool) -> float:
 def _mean_logarithm(errors: Sequence[float] | FloatArray, *, of_runs: bool) -> tuple[float, FloatArray]:
     """Logarithm of this mean, and its derivative by each error."""
     held = np.maximum(errors, _LEAST)
+    if len(held) == 1:
+        return float(np.log(held[0])), np.where(np.isfinite(held), 1 / held, 0.0)
     totals = np.append(held[0], np.hypot(held[0] if of_runs else 0.0, held[1:]))
     sums = totals + _AS_GOOD_AS_ZERO * totals.sum()
     value = float(np.mean(np.log(sums / (1 + _AS_GOOD_AS_ZERO))))

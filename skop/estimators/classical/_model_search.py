@@ -17,8 +17,7 @@ from skop._threads import one_thread
 from skop._typing import FloatArray, IntArray
 from skop.data import Predictions, Targets
 from skop.estimators._weights import weight_option
-from skop.estimators.classical._components import Decomposition, between_ends, mean_of, variance_of
-from skop.estimators.classical._kernel_models import ROUNDING, TINY
+from skop.estimators.classical._components import ROUNDING, TINY, Decomposition, between_ends, mean_of, variance_of
 from skop.estimators.classical._kernel_selection import (
     Found,
     Selection,

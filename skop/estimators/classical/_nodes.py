@@ -13,7 +13,7 @@ from scipy.spatial.distance import pdist
 
 from skop._typing import FloatArray, IntArray
 from skop.data import NODES, FieldSet, Shapes, spread_out, unit_shape
-from skop.estimators.classical._kernel_models import ROUNDING
+from skop.estimators.classical._components import ROUNDING
 from skop.estimators.files._file_checks import Held, checks
 from skop.estimators.files._persistence import KNOWN
 from skop.exceptions import FieldDataError, warn

@@ -16,7 +16,8 @@ from skop._typing import FloatArray, IntArray
 from skop.data import TrainingData
 from skop.estimators._reading import is_named_by_caller
 from skop.estimators._weights import samples_with_weight
-from skop.estimators.classical._kernel_models import TINY, KernelModel
+from skop.estimators.classical._components import TINY
+from skop.estimators.classical._kernel_models import KernelModel
 from skop.estimators.classical._model_search import Units
 from skop.estimators.classical._output_models import OutputModel
 from skop.exceptions import FieldDataError, held_warnings, warn

@@ -16,8 +16,8 @@ from sklearn.model_selection import KFold, cross_val_predict
 from skop._typing import FloatArray, IntArray
 from skop.data import Predictions, Targets
 from skop.estimators._weights import weight_option
-from skop.estimators.classical._components import both_ends, of_others
-from skop.estimators.classical._kernel_models import ROUNDING, TINY, KernelModel
+from skop.estimators.classical._components import ROUNDING, TINY, both_ends, of_others
+from skop.estimators.classical._kernel_models import KernelModel
 from skop.estimators.classical._target_rows import TargetRows, physical
 from skop.estimators.files._file_checks import Held, checks, is_array, is_one_of, tried
 from skop.estimators.files._persistence import KNOWN

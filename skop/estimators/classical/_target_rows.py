@@ -12,8 +12,7 @@ import numpy as np
 
 from skop._typing import FloatArray, IntArray
 from skop.data import Predictions, Targets
-from skop.estimators.classical._components import Decomposition, mean_of, of_others, variance_of
-from skop.estimators.classical._kernel_models import ROUNDING, TINY
+from skop.estimators.classical._components import ROUNDING, TINY, Decomposition, mean_of, of_others, variance_of
 from skop.metrics import channel_sizes
 
 __all__ = ["TargetRows", "deviation", "own_spreads", "physical", "rounding_of", "spreads", "squares_of_outputs"]
