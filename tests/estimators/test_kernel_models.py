@@ -173,7 +173,9 @@ def test_the_cubic_of_one_input_is_the_natural_spline():
     np.testing.assert_allclose(found, CubicSpline(points, targets, bc_type="natural")(new), rtol=1e-9, atol=1e-9)
 
 
-def test_akima_is_that_of_scipy_and_left_out_samples_are_those_of_refits():
+def test_akima_is_that_of_scipy_and_left_out_samples_are_those_of_refits(monkeypatch):
+    # Four samples at once: 6 neighbours of 3 values each.
+    monkeypatch.setattr("skop.estimators.classical._akima._AT_ONCE", 72)
     points = np.random.default_rng(0).uniform(0, 4, (15, 1))
     targets, order = np.abs(points - [1.3, 2.1, 7.0]), np.argsort(points[:, 0])
     new = np.linspace(*points[order[[0, -1]], 0], 50)

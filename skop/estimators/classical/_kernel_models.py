@@ -249,7 +249,8 @@ class System:
             # Where all points are the same, differences of the kernel are rounding.
             size = float(np.abs(matrix).max(initial=0.0))
             floor = ROUNDING * len(points) * size if values[:count].max(initial=0.0) < ROUNDING * size else 0.0
-            self._rounding = _EPSILON * size * np.sqrt(len(points))
+            # Predictions have the rounding of the kernel without weights.
+            self._rounding = _EPSILON * float(np.abs(self.matrix).max()) * np.sqrt(len(points))
             self.values, self.vectors = np.maximum(values[:count] - floor, 0.0), vectors[:, :count]
         self.largest = float(self.values.max(initial=0.0)) or 1.0
         self.penalties = self.largest * _PENALTIES
@@ -683,7 +684,7 @@ def left_out_solver(inverse: FloatArray, parts: list[IntArray]) -> Callable[[Flo
 
 
 def inverse_of(matrix: FloatArray) -> tuple[FloatArray, float]:
-    """Inverse and log-determinant of a positive definite matrix, in its place; of one that is not by rounding too."""
+    """Inverse and log-determinant of a positive definite matrix, which this may overwrite; else the pseudo-inverse."""
     factor, is_failed = lapack.dpotrf(matrix, lower=1)
     if is_failed:
         return np.linalg.pinv(matrix, hermitian=True), float(np.linalg.slogdet(matrix)[1])
